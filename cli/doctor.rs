@@ -172,7 +172,7 @@ async fn database(pool: &PgPool) -> Vec<Finding> {
                 .push(snapshots(pool).await.unwrap_or_else(|error| Finding::unasked("snapshots", &error)));
         }
         Ok(pending) => {
-            let found = format!("{pending} migrations have not been applied");
+            let found = format!("{pending} migrations or functions have not been applied");
             findings.push(Finding::failure(
                 "schema",
                 found,

@@ -4,16 +4,15 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
+use futures::future::LocalBoxFuture;
 use serde_json::{Value, json};
+use signalbox_domain::catalog::Context;
 use signalbox_event_store::read_stream_from;
 use signalbox_projections::{
-    Projection, Retried, SetAside, StepError, automation::AutomationProjection,
-    extraction::ExtractionProjection, fleet::FleetProjection, identity::IdentityProjection,
-    monitoring::MonitoringProjection, retry, retry_soon, set_aside_streams, transfer::TransferProjection,
+    Projection, ProjectionVisitor, Retried, SetAside, StepError, for_projection, retry, retry_soon,
+    set_aside_streams,
 };
 use sqlx::PgPool;
-
-use crate::projections::NAMES;
 
 /// Exit status when a stream still waits after a retry.
 const STILL_WAITING: u8 = 3;
@@ -43,7 +42,7 @@ pub(crate) enum PoisonCommand {
 #[derive(Debug, Args)]
 pub(crate) struct Which {
     /// The read model; all, if absent.
-    #[arg(value_parser = PossibleValuesParser::new(NAMES))]
+    #[arg(value_parser = PossibleValuesParser::new(Context::WORDS))]
     name: Option<String>,
     /// Position of the first event that waits; all, if absent.
     #[arg(long)]
@@ -125,14 +124,24 @@ async fn retry_one(pool: &PgPool, stream: &SetAside, json: bool) -> anyhow::Resu
     Ok(error.is_some())
 }
 
-async fn retry_in(pool: &PgPool, stream: &SetAside) -> Result<Retried, StepError> {
-    match stream.projection.as_str() {
-        AutomationProjection::NAME => retry::<AutomationProjection>(pool, stream).await,
-        ExtractionProjection::NAME => retry::<ExtractionProjection>(pool, stream).await,
-        FleetProjection::NAME => retry::<FleetProjection>(pool, stream).await,
-        IdentityProjection::NAME => retry::<IdentityProjection>(pool, stream).await,
-        MonitoringProjection::NAME => retry::<MonitoringProjection>(pool, stream).await,
-        _ => retry::<TransferProjection>(pool, stream).await,
+async fn retry_in(pool: &PgPool, stream: &SetAside) -> anyhow::Result<Retried> {
+    let Some(context) = Context::of_word(&stream.projection) else {
+        bail!("there is no read model {}: a newer version has set the stream aside", stream.projection);
+    };
+    Ok(for_projection(context, Retry { pool, stream }).await?)
+}
+
+/// A stream that is about to be retried.
+struct Retry<'a> {
+    pool: &'a PgPool,
+    stream: &'a SetAside,
+}
+
+impl<'a> ProjectionVisitor for Retry<'a> {
+    type Output = LocalBoxFuture<'a, Result<Retried, StepError>>;
+
+    fn visit<P: Projection>(self) -> Self::Output {
+        Box::pin(retry::<P>(self.pool, self.stream))
     }
 }
 

@@ -1,23 +1,16 @@
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
+use futures::future::LocalBoxFuture;
 use serde_json::{Value, json};
 use signalbox_config::Config;
 use signalbox_database::Class;
+use signalbox_domain::catalog::Context;
 use signalbox_event_store::head_position;
 use signalbox_projections::{
-    Projection, RebuildReport,
-    automation::AutomationProjection,
-    checkpoint, compare_watched,
-    extraction::ExtractionProjection,
-    fleet::FleetProjection,
-    identity::IdentityProjection,
-    monitoring::{
-        MonitoringProjection,
-        series::{SeriesReport, compare_series_watched, rebuild_series_watched},
-    },
+    Projection, ProjectionVisitor, RebuildReport, checkpoint, compare_watched, for_projection,
+    monitoring::series::{SeriesReport, compare_series_watched, rebuild_series_watched},
     rebuild_watched,
-    transfer::TransferProjection,
 };
 use sqlx::PgPool;
 
@@ -53,7 +46,7 @@ pub(crate) enum ProjectionsCommand {
 #[derive(Debug, Args)]
 pub(crate) struct Which {
     /// Which one; all, if absent.
-    #[arg(value_parser = PossibleValuesParser::new(NAMES.into_iter().chain([DATAPOINTS])))]
+    #[arg(value_parser = PossibleValuesParser::new(Context::WORDS.iter().copied().chain([DATAPOINTS])))]
     name: Option<String>,
     /// One line of JSON for each.
     #[arg(long)]
@@ -72,16 +65,6 @@ struct Outcome {
     json: bool,
     differences: i64,
 }
-
-/// Every read model.
-pub(crate) const NAMES: [&str; 6] = [
-    AutomationProjection::NAME,
-    ExtractionProjection::NAME,
-    FleetProjection::NAME,
-    IdentityProjection::NAME,
-    MonitoringProjection::NAME,
-    TransferProjection::NAME,
-];
 
 /// The read model of datapoints, which has a log of its own.
 const DATAPOINTS: &str = "datapoints";
@@ -109,7 +92,7 @@ async fn status(pool: &PgPool, json: bool) -> anyhow::Result<ExitCode> {
     if !json {
         println!("{:12} {head:>12}", "log");
     }
-    for name in NAMES {
+    for name in Context::WORDS {
         let position = checkpoint(pool, name).await?;
         let behind = head - position;
         if json {
@@ -125,20 +108,8 @@ async fn status(pool: &PgPool, json: bool) -> anyhow::Result<ExitCode> {
 async fn build(pool: &PgPool, Which { name, json }: Which, aim: Aim) -> anyhow::Result<i64> {
     let is_meant = |known: &str| name.as_deref().is_none_or(|name| name == known);
     let mut outcome = Outcome { json, differences: 0 };
-    if is_meant(AutomationProjection::NAME) {
-        outcome.build::<AutomationProjection>(pool, aim).await?;
-    }
-    if is_meant(ExtractionProjection::NAME) {
-        outcome.build::<ExtractionProjection>(pool, aim).await?;
-    }
-    if is_meant(FleetProjection::NAME) {
-        outcome.build::<FleetProjection>(pool, aim).await?;
-    }
-    if is_meant(IdentityProjection::NAME) {
-        outcome.build::<IdentityProjection>(pool, aim).await?;
-    }
-    if is_meant(MonitoringProjection::NAME) {
-        outcome.build::<MonitoringProjection>(pool, aim).await?;
+    for context in Context::ALL.iter().filter(|context| is_meant(context.word())) {
+        for_projection(*context, Build { outcome: &mut outcome, pool, aim }).await?;
     }
     if is_meant(DATAPOINTS) {
         let bar = progress::bar(DATAPOINTS, "datapoints");
@@ -153,10 +124,22 @@ async fn build(pool: &PgPool, Which { name, json }: Which, aim: Aim) -> anyhow::
         let facts = json!({"projection": DATAPOINTS, "points": points, "differences": differences});
         outcome.print(DATAPOINTS, differences, &text, &facts);
     }
-    if is_meant(TransferProjection::NAME) {
-        outcome.build::<TransferProjection>(pool, aim).await?;
-    }
     Ok(outcome.differences)
+}
+
+/// A read model that is about to be rebuilt.
+struct Build<'a> {
+    outcome: &'a mut Outcome,
+    pool: &'a PgPool,
+    aim: Aim,
+}
+
+impl<'a> ProjectionVisitor for Build<'a> {
+    type Output = LocalBoxFuture<'a, anyhow::Result<()>>;
+
+    fn visit<P: Projection>(self) -> Self::Output {
+        Box::pin(self.outcome.build::<P>(self.pool, self.aim))
+    }
 }
 
 impl Outcome {

@@ -3,6 +3,7 @@
 use signalbox_datapoint_log::head;
 use signalbox_domain::{
     automation::{NewRule, Rule, RuleCommand},
+    catalog::Context,
     kernel::Decider,
 };
 use signalbox_messaging::{CommandMessage, CommandReply};
@@ -23,7 +24,7 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
             }
             Ok(handler.run::<Rule>(message, command).await)
         }
-        _ => Ok(handler.run_plain("automation", message).await),
+        _ => Ok(handler.run_plain(Context::Automation, message).await),
     }
 }
 

@@ -3,7 +3,7 @@ use std::pin::Pin;
 use serde_json::value::RawValue;
 use signalbox_database::report_fault;
 use signalbox_domain::{
-    catalog::{Aggregate, Visitor},
+    catalog::{Aggregate, Context, Visitor},
     kernel::{CommandOutcome, Decider, Rejection},
 };
 use signalbox_event_store::{Appender, ExecuteError, Execution, execute};
@@ -46,7 +46,7 @@ impl Handler {
     }
 
     /// Runs the command of `message` as it was sent, if its aggregate is one of `context`.
-    pub(crate) async fn run_plain(&self, context: &str, message: CommandMessage) -> CommandReply {
+    pub(crate) async fn run_plain(&self, context: Context, message: CommandMessage) -> CommandReply {
         match Aggregate::of_word(&message.aggregate_type) {
             Some(aggregate) if aggregate.context() == context => {
                 aggregate.accept(Plain { handler: self, message }).await

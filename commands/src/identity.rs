@@ -1,6 +1,7 @@
 //! Commands for users, sessions and API tokens.
 
 use signalbox_domain::{
+    catalog::Context,
     identity::{User, UserCommand},
     kernel::Decider,
 };
@@ -22,6 +23,6 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
             }
             Ok(handler.run::<User>(message, command).await)
         }
-        _ => Ok(handler.run_plain("identity", message).await),
+        _ => Ok(handler.run_plain(Context::Identity, message).await),
     }
 }

@@ -13,10 +13,12 @@ mod monitoring;
 mod numbers;
 mod transfer;
 
-use signalbox_boxed::boxed;
 use std::time::Duration;
 
+use futures::future::try_join_all;
+use signalbox_boxed::boxed;
 use signalbox_clock::Clock;
+use signalbox_domain::catalog::Context;
 use signalbox_event_store::{Appender, head_position};
 use signalbox_messaging::{Bus, BusError, CommandMessage, CommandReply, Wakeup};
 use sqlx::PgPool;
@@ -36,17 +38,13 @@ const REMIND: Duration = Duration::from_secs(1);
 pub async fn run(pool: PgPool, bus: Bus, clock: Clock, stop: CancellationToken) -> Result<(), BusError> {
     let appender = Appender::start(pool.clone(), clock.clone());
     let handler = Handler::new(pool.clone(), appender.clone());
-    let (automation, extraction, fleet) = (handler.clone(), handler.clone(), handler.clone());
-    let identity = handler.clone();
-    let (monitoring, transfer) = (handler.clone(), handler);
+    let contexts = Context::ALL.iter().map(|context| {
+        let handler = handler.clone();
+        bus.serve(context.word(), move |message| handle(*context, handler.clone(), message))
+    });
     let work = async {
         tokio::try_join!(
-            bus.serve("automation", move |message| automation::handle(automation.clone(), message)),
-            bus.serve("extraction", move |message| plain(extraction.clone(), "extraction", message)),
-            bus.serve("fleet", move |message| plain(fleet.clone(), "fleet", message)),
-            bus.serve("identity", move |message| identity::handle(identity.clone(), message)),
-            bus.serve("monitoring", move |message| monitoring::handle(monitoring.clone(), message)),
-            bus.serve("transfer", move |message| transfer::handle(transfer.clone(), message)),
+            try_join_all(contexts),
             announce(&pool, &bus, &appender),
             ingest::run(&pool, &bus, &clock),
         )
@@ -57,9 +55,16 @@ pub async fn run(pool: PgPool, bus: Bus, clock: Clock, stop: CancellationToken) 
     }
 }
 
-/// Commands of a context whose aggregates need nothing that is read for them.
-async fn plain(handler: Handler, context: &'static str, message: CommandMessage) -> CommandReply {
-    handler.run_plain(context, message).await
+/// Handles a command of `context`.
+async fn handle(context: Context, handler: Handler, message: CommandMessage) -> CommandReply {
+    match context {
+        Context::Automation => automation::handle(handler, message).await,
+        Context::Identity => identity::handle(handler, message).await,
+        Context::Monitoring => monitoring::handle(handler, message).await,
+        Context::Transfer => transfer::handle(handler, message).await,
+        // Their aggregates need nothing that is read for them.
+        Context::Extraction | Context::Fleet => handler.run_plain(context, message).await,
+    }
 }
 
 /// Notifies readers of the log that it has grown. Commits in quick succession become one wakeup.

@@ -1,6 +1,7 @@
 //! Commands for channels, experiments, dashboards and log entries.
 
 use signalbox_domain::{
+    catalog::Context,
     kernel::Decider,
     monitoring::{Channel, ChannelCommand},
 };
@@ -23,6 +24,6 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
             }
             Ok(handler.run::<Channel>(message, command).await)
         }
-        _ => Ok(handler.run_plain("monitoring", message).await),
+        _ => Ok(handler.run_plain(Context::Monitoring, message).await),
     }
 }

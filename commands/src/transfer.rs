@@ -1,6 +1,7 @@
 //! Commands for agents, agent tokens, jobs and transfers.
 
 use signalbox_domain::{
+    catalog::Context,
     kernel::Decider,
     transfer::{
         Agent, AgentCommand, AgentToken, AgentTokenCommand, Job, JobCommand, Transfer, TransferCommand,
@@ -44,7 +45,7 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
             }
             Ok(handler.run::<Transfer>(message, command).await)
         }
-        _ => Ok(handler.run_plain("transfer", message).await),
+        _ => Ok(handler.run_plain(Context::Transfer, message).await),
     }
 }
 

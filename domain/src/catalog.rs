@@ -15,51 +15,78 @@ pub trait Visitor {
 }
 
 macro_rules! catalog {
-    ($($context:ident::$aggregate:ident,)+) => {
+    ($($name:ident $context:ident: $($aggregate:ident,)+;)+) => {
+        /// A context, with one read model and one subject for commands.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Context {
+            $($name,)+
+        }
+
+        impl Context {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
+            /// The words of all of them.
+            pub const WORDS: &'static [&'static str] = &[$(stringify!($context),)+];
+
+            /// Stable name.
+            pub const fn word(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($context),)+
+                }
+            }
+
+            /// The words of its aggregates.
+            pub const fn aggregates(self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$name => &[$($context::$aggregate::TYPE,)+],)+
+                }
+            }
+        }
+
         /// An aggregate.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Aggregate {
-            $($aggregate,)+
+            $($($aggregate,)+)+
         }
 
         /// A kind of event of any aggregate.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Kind {
-            $($aggregate(KindOf<$context::$aggregate>),)+
+            $($($aggregate(KindOf<$context::$aggregate>),)+)+
         }
 
         impl Aggregate {
             /// All of them.
-            pub const ALL: &'static [Self] = &[$(Self::$aggregate,)+];
+            pub const ALL: &'static [Self] = &[$($(Self::$aggregate,)+)+];
 
             /// Stable name in the log.
             pub const fn word(self) -> &'static str {
                 match self {
-                    $(Self::$aggregate => $context::$aggregate::TYPE,)+
+                    $($(Self::$aggregate => $context::$aggregate::TYPE,)+)+
                 }
             }
 
             /// The context that it belongs to.
-            pub const fn context(self) -> &'static str {
+            pub const fn context(self) -> Context {
                 match self {
-                    $(Self::$aggregate => $context::$aggregate::CONTEXT,)+
+                    $($(Self::$aggregate => Context::$name,)+)+
                 }
             }
 
             /// Kinds of its events.
             pub fn kinds(self) -> Vec<Kind> {
                 match self {
-                    $(Self::$aggregate => {
+                    $($(Self::$aggregate => {
                         let kinds: &[KindOf<$context::$aggregate>] = EventKind::ALL;
                         kinds.iter().copied().map(Kind::$aggregate).collect()
-                    })+
+                    })+)+
                 }
             }
 
             /// Does the work of `visitor` for this aggregate.
             pub fn accept<V: Visitor>(self, visitor: V) -> V::Output {
                 match self {
-                    $(Self::$aggregate => visitor.visit::<$context::$aggregate>(),)+
+                    $($(Self::$aggregate => visitor.visit::<$context::$aggregate>(),)+)+
                 }
             }
         }
@@ -68,21 +95,21 @@ macro_rules! catalog {
             /// The aggregate that has such events.
             pub const fn aggregate(self) -> Aggregate {
                 match self {
-                    $(Self::$aggregate(_) => Aggregate::$aggregate,)+
+                    $($(Self::$aggregate(_) => Aggregate::$aggregate,)+)+
                 }
             }
 
             /// Stable name in the log.
             pub fn word(self) -> &'static str {
                 match self {
-                    $(Self::$aggregate(kind) => kind.word(),)+
+                    $($(Self::$aggregate(kind) => kind.word(),)+)+
                 }
             }
 
             /// Version of the payload that is written now.
             pub fn version(self) -> &'static str {
                 match self {
-                    $(Self::$aggregate(kind) => kind.version(),)+
+                    $($(Self::$aggregate(kind) => kind.version(),)+)+
                 }
             }
         }
@@ -90,34 +117,25 @@ macro_rules! catalog {
 }
 
 catalog! {
-    automation::Alarm,
-    automation::Contact,
-    automation::DeliveryBatch,
-    automation::Health,
-    automation::ReportedReading,
-    automation::Rule,
-    automation::Webhook,
-    extraction::ExtractionJob,
-    fleet::Firmware,
-    fleet::PluginInstance,
-    fleet::PluginPackage,
-    identity::ApiToken,
-    identity::Session,
-    identity::User,
-    monitoring::Channel,
-    monitoring::Dashboard,
-    monitoring::Experiment,
-    monitoring::LogEntry,
-    transfer::Agent,
-    transfer::AgentToken,
-    transfer::Job,
-    transfer::Transfer,
+    Automation automation: Alarm, Contact, DeliveryBatch, Health, ReportedReading, Rule, Webhook,;
+    Extraction extraction: ExtractionJob,;
+    Fleet fleet: Firmware, PluginInstance, PluginPackage,;
+    Identity identity: ApiToken, Session, User,;
+    Monitoring monitoring: Channel, Dashboard, Experiment, LogEntry,;
+    Transfer transfer: Agent, AgentToken, Job, Transfer,;
 }
 
 impl Aggregate {
     /// The aggregate that the log calls `word`.
     pub fn of_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|aggregate| aggregate.word() == word)
+    }
+}
+
+impl Context {
+    /// The context that is called `word`.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|context| context.word() == word)
     }
 }
 
@@ -140,6 +158,23 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    struct ContextOf;
+
+    impl Visitor for ContextOf {
+        type Output = &'static str;
+
+        fn visit<D: Decider>(self) -> &'static str {
+            D::CONTEXT
+        }
+    }
+
+    #[test]
+    fn aggregates_name_the_context_that_lists_them() {
+        for aggregate in Aggregate::ALL {
+            assert_eq!(aggregate.accept(ContextOf), aggregate.context().word(), "{aggregate:?}");
+        }
+    }
 
     #[test]
     fn words_name_one_thing_each() {

@@ -8,6 +8,7 @@ use axum::{
     middleware::Next,
     response::Response,
 };
+use signalbox_clock::Clock;
 use signalbox_domain::kernel::{Actor, Metadata};
 use signalbox_event_store::{LogFilter, LogOrder, search};
 use signalbox_metrics::metrics;
@@ -18,10 +19,11 @@ use uuid::Uuid;
 use crate::{
     auth::{AgentAuth, CurrentUser},
     headers,
-    idempotency::{Keyed, RequestSecret, Seed},
+    idempotency::{Keyed, Repetitions, RequestSecret, Seed},
     policy::Policy,
     problem::{Problem, render},
-    state::{AppState, State as Services},
+    services::replica::Database,
+    state::Services,
 };
 
 const REQUEST_ID: &str = "x-request-id";
@@ -42,13 +44,13 @@ struct GivenId {
 impl GivenId {
     /// The correlation of the request's events: the client's, unless another principal's events or the system's have it. Those
     /// would show the request as something that they led to.
-    async fn correlation(&self, actor: Option<Actor>, state: &Services) -> String {
-        self.correlation.get_or_init(|| self.decide(actor, state)).await.clone()
+    async fn correlation(&self, actor: Option<Actor>, database: &Database, clock: &Clock) -> String {
+        self.correlation.get_or_init(|| self.decide(actor, database, clock)).await.clone()
     }
 
-    async fn decide(&self, actor: Option<Actor>, state: &Services) -> String {
+    async fn decide(&self, actor: Option<Actor>, database: &Database, clock: &Clock) -> String {
         let filter = LogFilter { correlation: Some(self.id.clone()), ..LogFilter::default() };
-        let first = search(&state.pool, &filter, LogOrder::OldestFirst, 1).await;
+        let first = search(&database.primary, &filter, LogOrder::OldestFirst, 1).await;
         let is_free = match first.as_deref() {
             Ok([]) => true,
             Ok([first, ..]) => actor.is_some_and(|actor| first.metadata["actor"] == actor.to_string()),
@@ -57,7 +59,7 @@ impl GivenId {
                 false
             }
         };
-        if is_free { self.id.clone() } else { state.clock.new_id().simple().to_string() }
+        if is_free { self.id.clone() } else { clock.new_id().simple().to_string() }
     }
 }
 
@@ -80,8 +82,8 @@ pub(crate) struct RequestContext {
 
 impl RequestContext {
     /// The random secret from which the secrets follow that the answer shows.
-    pub(crate) async fn secret(&self, state: &Services) -> Result<RequestSecret, Problem> {
-        RequestSecret::of(self.keyed.as_ref(), state, self.resource).await
+    pub(crate) async fn secret(&self, repetitions: &Repetitions) -> Result<RequestSecret, Problem> {
+        RequestSecret::of(self.keyed.as_ref(), repetitions, self.resource).await
     }
 
     /// Metadata for the command of kind `purpose`; a repetition of the request has the same command id.
@@ -97,12 +99,12 @@ impl RequestContext {
     }
 }
 
-impl FromRequestParts<AppState> for RequestContext {
+impl FromRequestParts<Services> for RequestContext {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Infallible> {
+    async fn from_request_parts(parts: &mut Parts, state: &Services) -> Result<Self, Infallible> {
         let request_id = match parts.extensions.get::<GivenId>().cloned() {
-            Some(given) => given.correlation(actor(parts), state).await,
+            Some(given) => given.correlation(actor(parts), &state.database, &state.clock).await,
             None => parts.extensions.get::<RequestId>().cloned().unwrap_or_default().0,
         };
         let resource = parts.extensions.get::<Seed>().map_or_else(|| state.clock.new_id(), |seed| seed.0);
@@ -114,12 +116,11 @@ impl FromRequestParts<AppState> for RequestContext {
 
 /// Gives every request and every answer an id (the client's, if it is a sane token and does not name another cause in
 /// the log, or a new one), a span, the shape of errors, and security headers.
-pub(crate) async fn frame(State(state): State<AppState>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn frame(State(clock): State<Clock>, mut request: Request, next: Next) -> Response {
     let given =
         request.headers().get(REQUEST_ID).and_then(|value| value.to_str().ok()).filter(|id| is_sane(id));
     let given = given.map(|id| GivenId { id: id.to_owned(), correlation: Arc::default() });
-    let id =
-        given.as_ref().map_or_else(|| state.clock.new_id().simple().to_string(), |given| given.id.clone());
+    let id = given.as_ref().map_or_else(|| clock.new_id().simple().to_string(), |given| given.id.clone());
     request.extensions_mut().insert(RequestId(id.clone()));
     if let Some(given) = given.clone() {
         request.extensions_mut().insert(given);

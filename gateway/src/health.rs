@@ -1,5 +1,7 @@
 //! Whether the service works.
 
+use std::sync::Arc;
+
 use axum::{
     Json,
     extract::State,
@@ -10,14 +12,17 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::json;
 use signalbox_database::{Fault, on_behalf};
-use signalbox_documents::Offer;
+use signalbox_documents::{Documents, Offer};
+use signalbox_messaging::Bus;
 use tokio::time::timeout;
 use utoipa::ToSchema;
 
 use crate::{
     readiness::Readiness,
-    services::pulse::PROBE_TIMEOUT,
-    state::{AppState, State as Gateway},
+    services::{
+        pulse::{PROBE_TIMEOUT, Pulse},
+        replica::Database,
+    },
 };
 
 /// Whether the service works.
@@ -89,27 +94,34 @@ pub(crate) struct InfoOut {
 /// Whether the service works.
 #[utoipa::path(get, path = "/api/health", tag = "health", operation_id = "api_health",
     responses((status = 200, body = HealthOut), (status = 503, body = HealthOut)))]
-pub(crate) async fn health(State(state): State<AppState>) -> Response {
-    let (database, faults) = tokio::join!(database_answers(&state), state.pulse.faults());
-    (status_code(database), Json(HealthOut::new(&state, database, &faults))).into_response()
+pub(crate) async fn health(
+    State(database): State<Database>,
+    State(bus): State<Bus>,
+    State(pulse): State<Arc<Pulse>>,
+) -> Response {
+    let (database, faults) = tokio::join!(database_answers(&database), pulse.faults());
+    (status_code(database), Json(HealthOut::new(&bus, database, &faults))).into_response()
 }
 
 /// Whether the service works, since when, and when the last datapoint was measured.
 #[utoipa::path(get, path = "/health", tag = "health", operation_id = "health",
     responses((status = 200, body = FullHealthOut), (status = 503, body = FullHealthOut)))]
-pub(crate) async fn root_health(State(state): State<AppState>) -> Response {
-    let (database, out) = full_health(&state).await;
+pub(crate) async fn root_health(
+    State(database): State<Database>,
+    State(bus): State<Bus>,
+    State(pulse): State<Arc<Pulse>>,
+) -> Response {
+    let (database, out) = full_health(&database, &bus, &pulse).await;
     (status_code(database), Json(out)).into_response()
 }
 
 /// Whether the database answers, and the whole record.
-async fn full_health(state: &Gateway) -> (bool, FullHealthOut) {
-    let pulse = &state.pulse;
+async fn full_health(database: &Database, bus: &Bus, pulse: &Pulse) -> (bool, FullHealthOut) {
     let (database, last_datapoint, faults) =
-        tokio::join!(database_answers(state), pulse.last_datapoint(), pulse.faults());
-    let up = state.pulse.uptime();
+        tokio::join!(database_answers(database), pulse.last_datapoint(), pulse.faults());
+    let up = pulse.uptime();
     let out = FullHealthOut {
-        health: HealthOut::new(state, database, &faults),
+        health: HealthOut::new(bus, database, &faults),
         database: word(database),
         last_datapoint,
         uptime_seconds: (up.as_millis() / 100) as f64 / 10.0,
@@ -133,14 +145,19 @@ pub(crate) struct V1HealthOut {
 /// Whether the service works, since when, when the last datapoint was measured, and who reads documents.
 #[utoipa::path(get, path = "/api/v1/health", tag = "health", operation_id = "api_v1_health",
     responses((status = 200, body = V1HealthOut), (status = 503, body = V1HealthOut)))]
-pub(crate) async fn v1_health(State(state): State<AppState>) -> Response {
+pub(crate) async fn v1_health(
+    State(database): State<Database>,
+    State(bus): State<Bus>,
+    State(pulse): State<Arc<Pulse>>,
+    State(documents): State<Option<Documents>>,
+) -> Response {
     let offer = async {
-        match &state.documents {
+        match &documents {
             Some(documents) => timeout(PROBE_TIMEOUT, documents.offer()).await.unwrap_or_default(),
             None => Offer::default(),
         }
     };
-    let ((database, health), offer) = tokio::join!(full_health(&state), offer);
+    let ((database, health), offer) = tokio::join!(full_health(&database, &bus, &pulse), offer);
     let out = V1HealthOut {
         health,
         ocr_available: offer.ocr_engines.iter().any(|engine| *engine != "none"),
@@ -159,8 +176,8 @@ pub(crate) async fn live() -> Json<serde_json::Value> {
 /// answered; the broker is connected, and there is somebody who can log in. A single part that does not work shows in `/health`
 /// instead.
 #[utoipa::path(get, path = "/readyz", tag = "health", operation_id = "readyz", responses((status = 200, body = ReadyOut), (status = 503, body = ReadyOut)))]
-pub(crate) async fn ready(State(state): State<AppState>) -> Response {
-    ready_answer(state.readiness()).await
+pub(crate) async fn ready(State(readiness): State<Readiness>) -> Response {
+    ready_answer(&readiness).await
 }
 
 /// The answer of `/readyz`, at a gateway and at the endpoint for operators of any process.
@@ -185,8 +202,8 @@ impl From<Fault> for FaultOut {
 }
 
 impl HealthOut {
-    fn new(state: &Gateway, database: bool, faults: &[Fault]) -> Self {
-        let broker = state.bus.is_connected();
+    fn new(bus: &Bus, database: bool, faults: &[Fault]) -> Self {
+        let broker = bus.is_connected();
         Self {
             status: if database && broker && faults.is_empty() { "ok" } else { "degraded" },
             version: env!("CARGO_PKG_VERSION"),
@@ -203,7 +220,7 @@ fn status_code(database: bool) -> StatusCode {
     if database { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }
 }
 
-async fn database_answers(state: &Gateway) -> bool {
-    let asked = on_behalf((), sqlx::query("SELECT 1").execute(&state.pool));
+async fn database_answers(database: &Database) -> bool {
+    let asked = on_behalf((), sqlx::query("SELECT 1").execute(&database.primary));
     matches!(timeout(PROBE_TIMEOUT, asked).await, Ok(Ok(_)))
 }

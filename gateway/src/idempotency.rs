@@ -9,11 +9,11 @@
 //! Keys belong to the principal that was authenticated. Without a valid credential there is no answer from here, and neither
 //! for a user whose role no longer suffices for the request.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use axum::{
     body::Body,
-    extract::{FromRequestParts, Request, State as Shared},
+    extract::{FromRef, FromRequestParts, Request, State},
     http::{HeaderValue, Method, StatusCode, Uri, header, request::Parts},
     middleware::Next,
     response::{IntoResponse, Response},
@@ -23,11 +23,13 @@ use http_body_util::BodyExt;
 use rand::{TryRngCore, rngs::OsRng};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use signalbox_clock::Clock;
 use signalbox_database::delete_in_batches;
 use signalbox_domain::{
     identity::Role,
     kernel::{AgentId, UserId},
 };
+use signalbox_sealing::Sealer;
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
@@ -35,10 +37,12 @@ use crate::{
     answer::NotStored,
     auth::{AgentAuth, Reader, RequiredRole, keyed_hash},
     client_address::ClientAddress,
+    context_services::services,
     extract::read_body,
     policy::{Policy, Repetition},
     problem::{Problem, ProblemKind},
-    state::{AppState, State},
+    services::{auth::Keys, replica::Database},
+    state::Services,
 };
 
 const KEY: &str = "idempotency-key";
@@ -75,8 +79,18 @@ pub(crate) async fn purge(pool: &PgPool, now: DateTime<Utc>) -> Result<(), sqlx:
     delete_in_batches(pool, "ops.idempotent_requests", "t.created_at < $1", now - KEPT).await.map(drop)
 }
 
+services! {
+    /// Services that recognise requests that are sent again.
+    Repetitions {
+        clock: Clock,
+        database: Database,
+        keys: Arc<Keys>,
+        sealer: Sealer,
+    }
+}
+
 /// Answers a repeated POST as the first time.
-pub(crate) async fn once(Shared(state): Shared<AppState>, request: Request, next: Next) -> Response {
+pub(crate) async fn once(State(state): State<Services>, request: Request, next: Next) -> Response {
     let by_handler = Policy::of(request.extensions()).repetition == Repetition::ByHandler;
     if request.method() != Method::POST || !request.headers().contains_key(KEY) || by_handler {
         return next.run(request).await;
@@ -84,7 +98,7 @@ pub(crate) async fn once(Shared(state): Shared<AppState>, request: Request, next
     once_with_key(&state, request, next).await.unwrap_or_else(IntoResponse::into_response)
 }
 
-async fn once_with_key(state: &AppState, request: Request, next: Next) -> Result<Response, Problem> {
+async fn once_with_key(state: &Services, request: Request, next: Next) -> Result<Response, Problem> {
     let (mut parts, body) = request.into_parts();
     let is_open = Policy::of(&parts.extensions).is_open;
     let principal = match principal(&mut parts, state).await? {
@@ -97,14 +111,15 @@ async fn once_with_key(state: &AppState, request: Request, next: Next) -> Result
     };
     let keyed = Keyed::new(name, &principal, &parts)?;
     let body = read_body(Request::from_parts(parts.clone(), body)).await?;
-    match keyed.begin(state, &digest(&parts.uri, &body)).await? {
+    let repetitions = Repetitions::from_ref(state);
+    match keyed.begin(&repetitions, &digest(&parts.uri, &body)).await? {
         Begun::Before(first) => Ok(first),
         Begun::Now(seed) => {
             parts.extensions.insert(Seed(seed));
             parts.extensions.insert(IdempotencyKey(keyed.key.clone()));
             parts.extensions.insert(keyed.clone());
             let response = next.run(Request::from_parts(parts, Body::from(body))).await;
-            keyed.keep(state, seed, response).await
+            keyed.keep(&repetitions, seed, response).await
         }
     }
 }
@@ -134,7 +149,7 @@ impl Principal {
     }
 }
 
-async fn principal(parts: &mut Parts, state: &AppState) -> Result<Principal, Problem> {
+async fn principal(parts: &mut Parts, state: &Services) -> Result<Principal, Problem> {
     if !parts.headers.contains_key(header::AUTHORIZATION) && !parts.headers.contains_key("x-api-key") {
         let ClientAddress(address) = ClientAddress::from_request_parts(parts, state).await?;
         return Ok(Principal::Anonymous(address));
@@ -181,10 +196,10 @@ pub(crate) enum Begun {
     Now(Uuid),
 }
 
-impl FromRequestParts<AppState> for Once {
+impl FromRequestParts<Services> for Once {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &Services) -> Result<Self, Problem> {
         if !parts.headers.contains_key(KEY) {
             return Ok(Self(None));
         }
@@ -201,11 +216,12 @@ impl Keyed {
     }
 
     /// Stores the request, which `digest` distinguishes from others.
-    pub(crate) async fn begin(&self, state: &State, digest: &[u8]) -> Result<Begun, Problem> {
+    pub(crate) async fn begin(&self, repetitions: &Repetitions, digest: &[u8]) -> Result<Begun, Problem> {
         // Keyed, because a body may hold a password, which readers of the database must not be able to guess.
-        let fingerprints = state.keys.derive("idempotent request", digest);
+        let fingerprints = repetitions.keys.derive("idempotent request", digest);
         let newest = fingerprints.first().ok_or_else(|| Problem::internal(&"there is no signing key"))?;
-        let known = begin(&state.pool, &self.principal, &self.key, newest, state).await?;
+        let known =
+            begin(&repetitions.database.primary, &self.principal, &self.key, newest, repetitions).await?;
         if !fingerprints.iter().any(|fingerprint| known.fingerprint == fingerprint) {
             return Err(Problem::new(
                 ProblemKind::KeyReused,
@@ -214,7 +230,7 @@ impl Keyed {
             ));
         }
         let Some(sealed) = &known.sealed_answer else { return Ok(Begun::Now(known.seed)) };
-        let opened = state.sealer.unseal_bytes(known.seed, sealed).await;
+        let opened = repetitions.sealer.unseal_bytes(known.seed, sealed).await;
         let opened = opened.map_err(|error| Problem::internal(&error))?;
         let (required, answer) =
             read_answer(&opened).ok_or_else(|| Problem::internal(&"a kept answer is not readable"))?;
@@ -226,13 +242,14 @@ impl Keyed {
 
     /// The random secret of the request, equal for all its repetitions: it is sealed and stored before anything that follows
     /// from it is recorded, so that a repetition after a crash shows the same.
-    async fn secret(&self, state: &State, seed: Uuid) -> Result<[u8; 32], Problem> {
+    async fn secret(&self, repetitions: &Repetitions, seed: Uuid) -> Result<[u8; 32], Problem> {
         let fresh = random_secret()?;
-        let sealed = state.sealer.seal_bytes(seed, &fresh).map_err(|error| Problem::internal(&error))?;
-        let stored = store_secret(&state.pool, self, seed, &sealed).await?;
+        let sealed =
+            repetitions.sealer.seal_bytes(seed, &fresh).map_err(|error| Problem::internal(&error))?;
+        let stored = store_secret(&repetitions.database.primary, self, seed, &sealed).await?;
         // Without a row, the key was given to another request a day later.
         let Some(stored) = stored else { return Ok(fresh) };
-        let opened = state.sealer.unseal_bytes(seed, &stored).await;
+        let opened = repetitions.sealer.unseal_bytes(seed, &stored).await;
         let opened = opened.map_err(|error| Problem::internal(&error))?;
         opened
             .try_into()
@@ -242,7 +259,7 @@ impl Keyed {
     /// Keeps the answer for repetitions of the request, if it is worth it and is not one that is computed again.
     pub(crate) async fn keep(
         &self,
-        state: &State,
+        repetitions: &Repetitions,
         seed: Uuid,
         response: Response,
     ) -> Result<Response, Problem> {
@@ -262,8 +279,9 @@ impl Keyed {
             required: self.role.map(|_| self.required.get()),
         };
         let answer = write_answer(&head, &body).map_err(|error| Problem::internal(&error))?;
-        let sealed = state.sealer.seal_bytes(seed, &answer).map_err(|error| Problem::internal(&error))?;
-        keep(&state.pool, self, seed, &sealed).await?;
+        let sealed =
+            repetitions.sealer.seal_bytes(seed, &answer).map_err(|error| Problem::internal(&error))?;
+        keep(&repetitions.database.primary, self, seed, &sealed).await?;
         Ok(Response::from_parts(parts, Body::from(body)))
     }
 }
@@ -274,9 +292,13 @@ pub(crate) struct RequestSecret([u8; 32]);
 
 impl RequestSecret {
     /// The secret of the request that makes `seed`.
-    pub(crate) async fn of(keyed: Option<&Keyed>, state: &State, seed: Uuid) -> Result<Self, Problem> {
+    pub(crate) async fn of(
+        keyed: Option<&Keyed>,
+        repetitions: &Repetitions,
+        seed: Uuid,
+    ) -> Result<Self, Problem> {
         match keyed {
-            Some(keyed) => keyed.secret(state, seed).await.map(Self),
+            Some(keyed) => keyed.secret(repetitions, seed).await.map(Self),
             None => random_secret().map(Self),
         }
     }
@@ -327,7 +349,7 @@ async fn begin(
     principal: &str,
     key: &str,
     fingerprint: &[u8],
-    state: &State,
+    repetitions: &Repetitions,
 ) -> Result<Known, sqlx::Error> {
     // The update that changes nothing makes the row visible to RETURNING; a day later, by PostgreSQL's clock,
     // the key is free again.
@@ -345,8 +367,8 @@ async fn begin(
     .bind(principal)
     .bind(key)
     .bind(fingerprint)
-    .bind(state.clock.new_id())
-    .bind(state.clock.manual_time())
+    .bind(repetitions.clock.new_id())
+    .bind(repetitions.clock.manual_time())
     .fetch_one(pool)
     .await
 }

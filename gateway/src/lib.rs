@@ -7,6 +7,7 @@ mod auth;
 mod automation;
 mod changes;
 mod context;
+mod context_services;
 mod existence;
 mod extraction;
 mod first_admin;

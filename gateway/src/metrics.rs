@@ -1,6 +1,5 @@
 //! Numbers about the service, for Prometheus.
 
-use signalbox_boxed::boxed;
 use std::{sync::Arc, time::Duration};
 
 use axum::{
@@ -10,8 +9,11 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
+use signalbox_boxed::boxed;
+use signalbox_clock::Clock;
 use signalbox_config::Server;
 use signalbox_database::on_behalf;
+use signalbox_messaging::Mailbox;
 use signalbox_metrics::{MEDIA_TYPE, Standing, metrics};
 use signalbox_projections::standing;
 use tokio::{net::TcpListener, time::timeout};
@@ -26,7 +28,7 @@ use crate::{
     problem::{Problem, ProblemOut},
     readiness::Readiness,
     routes::Routes,
-    state::AppState,
+    services::replica::Database,
 };
 
 /// A scrape never waits longer for the database, nor for the bus.
@@ -49,10 +51,15 @@ pub(crate) fn routes() -> Routes {
 /// Numbers about this process and about the whole installation, in the OpenMetrics text format.
 #[utoipa::path(get, path = "/metrics", tag = "health", security(("jwt" = [])), operation_id = "metrics",
     responses((status = 200, body = String, content_type = "application/openmetrics-text"), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut)))]
-pub(crate) async fn show(State(state): State<AppState>, _: Admin) -> Result<Response, Problem> {
-    let asked = on_behalf((), standing(&state.pool, state.clock.now()));
+pub(crate) async fn show(
+    State(database): State<Database>,
+    State(clock): State<Clock>,
+    State(mailbox): State<Mailbox>,
+    _: Admin,
+) -> Result<Response, Problem> {
+    let asked = on_behalf((), standing(&database.primary, clock.now()));
     let (standing, mailboxes) =
-        tokio::join!(timeout(QUERY_TIMEOUT, asked), timeout(QUERY_TIMEOUT, state.mailbox.size()));
+        tokio::join!(timeout(QUERY_TIMEOUT, asked), timeout(QUERY_TIMEOUT, mailbox.size()));
     let late = || Problem::unavailable("The database does not answer: try again in a moment.");
     let standing = standing.map_err(|_| late())??;
     // The rest is worth showing while the bus is away.

@@ -9,7 +9,7 @@ use utoipa::IntoParams;
 use crate::{
     extract::Params,
     problem::{Problem, ProblemKind},
-    state::AppState,
+    state::Services,
 };
 
 /// Which moment is meant.
@@ -24,10 +24,10 @@ pub(crate) struct AtParams {
 /// The moment that is asked for; none for now.
 pub(crate) struct AsOf(pub(crate) Option<At>);
 
-impl FromRequestParts<AppState> for AsOf {
+impl FromRequestParts<Services> for AsOf {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &Services) -> Result<Self, Problem> {
         let Params(AtParams { at }) = Params::from_request_parts(parts, state).await?;
         let Some(text) = at else { return Ok(Self(None)) };
         let moment: Moment = text.parse()?;

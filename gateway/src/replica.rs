@@ -10,11 +10,11 @@ use crate::{
     answer::{CONSISTENCY, EVENTUAL},
     policy::Policy,
     services::replica::only_reading,
-    state::AppState,
+    state::Services,
 };
 
 /// Lets requests that only read ask the replica, and answers to others wait for it.
-pub(crate) async fn settle(Shared(state): Shared<AppState>, request: Request, next: Next) -> Response {
+pub(crate) async fn settle(Shared(state): Shared<Services>, request: Request, next: Next) -> Response {
     let Some(replica) = &state.database.replica else { return next.run(request).await };
     if Policy::of(request.extensions()).is_read {
         return only_reading(next.run(request)).await;

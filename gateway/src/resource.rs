@@ -12,7 +12,7 @@ use crate::{
     extract::key,
     past::there,
     problem::Problem,
-    state::State,
+    services::replica::Database,
 };
 
 /// A row that a route finds by its id.
@@ -40,16 +40,16 @@ pub(crate) trait Shown: Found {
 }
 
 /// The resource that clients call `id`.
-pub(crate) async fn find<R: Found>(state: &State, id: &str) -> Result<R, Problem> {
+pub(crate) async fn find<R: Found>(database: &Database, id: &str) -> Result<R, Problem> {
     let id = key(R::KIND, id)?;
-    state.read(|pool| R::query(pool, id)).await?.ok_or_else(|| Problem::not_found(R::KIND))
+    database.read(|pool| R::query(pool, id)).await?.ok_or_else(|| Problem::not_found(R::KIND))
 }
 
 /// The resource that clients call `id` as it was `at`, or as it is.
-pub(crate) async fn find_at<R: Found>(state: &State, id: &str, at: Option<At>) -> Result<R, Problem> {
+pub(crate) async fn find_at<R: Found>(database: &Database, id: &str, at: Option<At>) -> Result<R, Problem> {
     match at {
-        None => find(state, id).await,
-        Some(at) => there(R::KIND, R::query_at(&state.pool, key(R::KIND, id)?, at).await?),
+        None => find(database, id).await,
+        Some(at) => there(R::KIND, R::query_at(&database.primary, key(R::KIND, id)?, at).await?),
     }
 }
 
@@ -60,20 +60,20 @@ pub(crate) fn shown<R: Shown>(row: R) -> Response {
 
 /// The answer to a write that created the resource `id`.
 pub(crate) async fn created<R: Shown>(
-    state: &State,
+    database: &Database,
     id: Uuid,
     written: Written,
 ) -> Result<Response, Problem> {
-    let row = find_at::<R>(state, &id.to_string(), written.unseen).await?;
+    let row = find_at::<R>(database, &id.to_string(), written.unseen).await?;
     Ok(answer::created(written, &format!("{}/{id}", R::PATH), row.version(), &R::Out::from(row)))
 }
 
 /// The answer to a write that changed the resource that clients call `id`.
 pub(crate) async fn changed<R: Shown>(
-    state: &State,
+    database: &Database,
     id: &str,
     written: Written,
 ) -> Result<Response, Problem> {
-    let row = find_at::<R>(state, id, written.unseen).await?;
+    let row = find_at::<R>(database, id, written.unseen).await?;
     Ok(answer::changed(written, row.version(), &R::Out::from(row)))
 }

@@ -8,7 +8,7 @@ use crate::{
     connections::{Connection, Exchange},
     extract::digits,
     problem::Problem,
-    state::AppState,
+    state::Services,
 };
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -20,10 +20,10 @@ pub(crate) struct Resumed {
     pub(crate) last_event_id: Option<i64>,
 }
 
-impl FromRequestParts<AppState> for Resumed {
+impl FromRequestParts<Services> for Resumed {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &Services) -> Result<Self, Problem> {
         let token = presented(parts).map(|token| token.into_owned()).unwrap_or_default();
         let last_event_id = match parts.headers.get(LAST_EVENT_ID) {
             None => None,

@@ -24,8 +24,8 @@ use crate::{
     auth::{ApiTokens, RequiredRole, presented},
     connections::{Connection, Exchange},
     open_sockets::DEMOTED,
+    open_sockets::OpenSockets,
     problem::Problem,
-    state::AppState,
 };
 
 /// Request bodies up to this length arrive at once or are refused for their slowness.
@@ -37,7 +37,7 @@ pub(crate) const PARTING: Duration = Duration::from_millis(100);
 /// A user's credential, for as long as bodies of its request move.
 #[derive(Clone)]
 struct Watch {
-    state: AppState,
+    open_sockets: OpenSockets,
     token: String,
     /// Known once the handler has begun, which is before it reads the body.
     required: RequiredRole,
@@ -46,14 +46,18 @@ struct Watch {
 }
 
 /// Watches the credential of a user's request while its bodies move.
-pub(crate) async fn cut_bodies(State(state): State<AppState>, request: Request, next: Next) -> Response {
+pub(crate) async fn cut_bodies(
+    State(open_sockets): State<OpenSockets>,
+    request: Request,
+    next: Next,
+) -> Response {
     let (mut parts, body) = request.into_parts();
     // Tokens of agents are watched where their bodies are moved.
     let is_users = |token: &str| token.contains('.') || ApiTokens::looks_like_one(token);
     let token = presented(&parts).filter(|token| is_users(token)).map(|token| token.into_owned());
     let Some(token) = token else { return next.run(Request::from_parts(parts, body)).await };
     let exchange = parts.extensions.get::<Connection>().map(Connection::exchange);
-    let watch = Watch { state, token, required: RequiredRole::default(), cut_because: Arc::default() };
+    let watch = Watch { open_sockets, token, required: RequiredRole::default(), cut_because: Arc::default() };
     parts.extensions.insert(watch.required.clone());
     let is_long = body.size_hint().exact().is_none_or(|length| length > SHORT);
     // Files are received after the role was checked, however short they are.
@@ -88,7 +92,7 @@ impl Watch {
 
     /// Waits until the credential is void.
     async fn void(self) -> &'static str {
-        let open = self.state.open_sockets.watch(self.token, self.required.get());
+        let open = self.open_sockets.watch(self.token, self.required.get());
         let reason = open.void().await;
         self.cut_because.get_or_init(|| reason);
         "the credential was revoked, has expired or no longer allows this"

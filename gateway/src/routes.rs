@@ -14,7 +14,7 @@ use utoipa_axum::router::{OpenApiRouter, UtoipaMethodRouter};
 use crate::{
     paths,
     policy::{Policy, RateClass},
-    state::AppState,
+    state::Services,
 };
 
 /// The policy of every route.
@@ -53,7 +53,7 @@ fn unlisted(request: &Request) -> Policy {
 
 /// Routes, their description, and the policy of each.
 pub(crate) struct Routes {
-    router: OpenApiRouter<AppState>,
+    router: OpenApiRouter<Services>,
     policies: Policies,
     policy: Policy,
 }
@@ -70,13 +70,13 @@ impl Routes {
     }
 
     /// Adds described routes.
-    pub(crate) fn routes(self, routes: UtoipaMethodRouter<AppState>) -> Self {
+    pub(crate) fn routes(self, routes: UtoipaMethodRouter<Services>) -> Self {
         let policy = self.policy;
         self.with(policy, routes)
     }
 
     /// Adds described routes that have `policy`.
-    pub(crate) fn with(mut self, policy: Policy, routes: UtoipaMethodRouter<AppState>) -> Self {
+    pub(crate) fn with(mut self, policy: Policy, routes: UtoipaMethodRouter<Services>) -> Self {
         for (path, item) in &routes.1.paths {
             for method in methods(item) {
                 self.policies.add(path, method, policy);
@@ -86,7 +86,7 @@ impl Routes {
     }
 
     /// Adds a socket, which OpenAPI cannot describe. Its extractor or its messages are counted.
-    pub(crate) fn socket(mut self, path: &str, handler: MethodRouter<AppState>) -> Self {
+    pub(crate) fn socket(mut self, path: &str, handler: MethodRouter<Services>) -> Self {
         self.policies.add(path, Method::GET, self.policy.rate(RateClass::Uncounted));
         Self { router: self.router.route(path, handler), ..self }
     }
@@ -109,7 +109,7 @@ impl Routes {
     }
 
     /// The router, its policies, and its description.
-    pub(crate) fn split(self) -> (Router<AppState>, Policies, OpenApi) {
+    pub(crate) fn split(self) -> (Router<Services>, Policies, OpenApi) {
         let (router, description) = self.router.split_for_parts();
         (router, self.policies, description)
     }

@@ -1,4 +1,3 @@
-use signalbox_boxed::boxed;
 use std::{
     sync::{Arc, OnceLock},
     time::Duration,
@@ -13,6 +12,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use signalbox_blob_store::{BlobError, BlobStore};
+use signalbox_boxed::boxed;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_database::{DatabaseError, SharedServerClock};
@@ -57,6 +57,7 @@ use crate::{
         backtests::Backtests,
         catalog::Catalogs,
         changes::ChangeFeed,
+        commands::Commands,
         failed_logins::FailedLogins,
         live_agents::LiveAgents,
         live_values::LiveValues,
@@ -65,9 +66,10 @@ use crate::{
         pulse::Pulse,
         replica::{Database, Replica},
         sso::SingleSignOn,
+        wheels::Wheels,
     },
-    shares::Shares,
-    state::{AppState, State},
+    shares::{Exports, Shares},
+    state::{Parts, Services},
     tasks,
     throttle::{self, READS},
 };
@@ -120,7 +122,7 @@ pub type Pages = fn(&Method, &str, &HeaderMap) -> Option<Response<Bytes>>;
 
 /// A gateway, ready to serve.
 pub struct Gateway {
-    state: AppState,
+    state: Services,
     pages: Pages,
 }
 
@@ -145,7 +147,7 @@ impl Gateway {
         let sessions = Arc::new(Sessions::new(pool.clone(), clock.clone(), server_clock.clone()));
         let api_tokens = Arc::new(ApiTokens::new(pool.clone(), clock.clone(), server_clock.clone()));
         let gate = Arc::new(ReadGate::new(pool.clone()));
-        let state = State {
+        let state = Parts {
             credentials: Credentials {
                 keys: keys.clone(),
                 sessions: sessions.clone(),
@@ -156,50 +158,55 @@ impl Gateway {
             api_tokens,
             trusted_proxies: TrustedProxies(config.server.trusted_proxies.clone().into()),
             passwords: Passwords::new(config.identity.concurrent_hashes)?,
-            sso: SingleSignOn::open(&config.sso, &clock)?,
-            failed_logins: FailedLogins::default(),
+            sso: SingleSignOn::open(&config.sso, &clock)?.map(Arc::new),
+            failed_logins: Arc::new(FailedLogins::default()),
             agent_tokens: AgentTokens::new(pool.clone(), clock.clone(), server_clock.clone()),
-            limiter: Limiter::default(),
+            limiter: Arc::new(Limiter::default()),
             connections: Arc::new(Connections::new(&config.server)),
-            pulse: Pulse::new(pool.clone(), clock.clone()),
+            pulse: Arc::new(Pulse::new(pool.clone(), clock.clone())),
             jobs: Lookup::start(&pool),
             transfers: Lookup::start(&pool),
             mailbox: Mailbox::open(&bus).await?,
-            agent_keys: AgentKeys::new(pool.clone()),
-            live_agents: LiveAgents::default(),
+            agent_keys: Arc::new(AgentKeys::new(pool.clone())),
+            live_agents: Arc::new(LiveAgents::default()),
             agent_work: AgentWork::default(),
-            catalogs: Catalogs::new(pool.clone(), clock.clone(), gate.clone()),
+            catalogs: Arc::new(Catalogs::new(pool.clone(), clock.clone(), gate.clone())),
+            commands: Commands { bus: bus.clone(), gate: gate.clone(), clock: server_clock.clone() },
             gate,
-            living_channels: LivingChannels::default(),
-            live_values: LiveValues::default(),
+            living_channels: Arc::new(LivingChannels::default()),
+            live_values: Arc::new(LiveValues::default()),
             open_sockets: OpenSockets::new(config.limits.sockets_per_user),
-            backtests: Backtests::default(),
-            changes: ChangeFeed::default(),
-            exports: Shares::new(EXPORTS_EACH, EXPORTS),
+            backtests: Arc::new(Backtests::default()),
+            changes: Arc::new(ChangeFeed::default()),
+            exports: Exports::new(Shares::new(EXPORTS_EACH, EXPORTS)),
             reads: Shares::new(config.limits.reads_per_user, READS)
                 .with_budget(config.limits.read_seconds_per_user),
             followers: Arc::new(Semaphore::new(FOLLOWERS)),
             log_moved: watch::Sender::new(0),
             documents: parsers.documents,
             plugins: parsers.plugins,
-            wheels: BlobStore::configured(&config.storage, "wheels")?,
+            wheels: Wheels(BlobStore::configured(&config.storage, "wheels")?),
             uploads: upload_places(),
             remembering: Arc::new(Semaphore::new(REMEMBERING)),
             texts: Texts::new(pool.clone(), blobs.clone(), clock.clone(), &config.extraction),
             datapoint_ids: IdKey::load(&pool).await?,
             sealer: Sealer::open(&pool, &clock).await?,
             wakeups: broadcast::Sender::new(WAKEUPS),
-            database: Database { primary: pool.clone(), replica: replica(&config, &pool)?.map(Arc::new) },
+            database: Database {
+                clock: clock.clone(),
+                primary: pool.clone(),
+                replica: replica(&config, &pool)?.map(Arc::new),
+            },
             readiness: OnceLock::new(),
             blobs,
             pool,
             bus,
             clock,
             server_clock,
-            config,
+            config: Arc::new(config),
             stop,
         };
-        Ok(Self { state: Arc::new(state), pages: |_, _, _| None })
+        Ok(Self { state: Services::new(state), pages: |_, _, _| None })
     }
 
     /// The same gateway with the readiness of its process, which has other roles too.
@@ -226,11 +233,13 @@ impl Gateway {
         let router = router(state.clone(), pages)?;
         let (stop, drain) = (state.stop.clone(), Duration::from_secs(state.config.server.drain_seconds));
         let connections = Arc::clone(&state.connections);
-        let background = tokio::spawn(tasks::run(Arc::clone(&state)));
+        let background = tokio::spawn(tasks::run(state.clone()));
         accept(listener, MapRequestLayer::new(paths::normalise).layer(router), connections, stop, drain)
             .await;
         background.abort();
-        let _ = timeout(LAST_ENTRIES, login_log::write_rest(&state)).await;
+        let _ =
+            timeout(LAST_ENTRIES, login_log::write_rest(&state.commands, &state.clock, &state.failed_logins))
+                .await;
         Ok(())
     }
 }
@@ -245,7 +254,7 @@ fn replica(config: &Config, primary: &PgPool) -> Result<Option<Replica>, Gateway
     Ok(Some(Replica::follow(pool, primary)))
 }
 
-fn router(state: AppState, pages: Pages) -> Result<Router, GatewayError> {
+fn router(state: Services, pages: Pages) -> Result<Router, GatewayError> {
     let (routes, policies, _) = openapi::described_routes().split();
     let policies = Arc::new(policies);
     let router = routes

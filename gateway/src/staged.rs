@@ -5,30 +5,44 @@
 //! remaining files against the log. Files that certainly belong to no command are deleted at once. Why:
 //! docs/adr/0026-files-before-their-events.md.
 
+use signalbox_blob_store::BlobStore;
+use signalbox_clock::Clock;
 use signalbox_database::{note_staged, offer_staged};
 use signalbox_domain::kernel::{Decider, ErrorKind, Metadata, Rejection};
 use signalbox_event_store::mentions;
 use uuid::Uuid;
 
 use crate::{
+    context_services::services,
     problem::Problem,
-    state::{AppState, Written},
+    services::{commands::Commands, replica::Database},
+    state::Written,
 };
+
+services! {
+    /// Services that files on their way need.
+    Staging {
+        blobs: BlobStore,
+        clock: Clock,
+        commands: Commands,
+        database: Database,
+    }
+}
 
 /// A file in the blob store that nothing in the log refers to yet. Dropped, it is removed, unless a command may have named
 /// it by then.
 pub(crate) struct Staged {
-    state: AppState,
+    staging: Staging,
     id: Uuid,
     is_kept: bool,
 }
 
 impl Staged {
     /// Notes a file that is about to come, so that it is found again whatever happens.
-    pub(crate) async fn begin(state: &AppState) -> Result<Self, Problem> {
-        let id = state.clock.new_id();
-        note_staged(&state.pool, id, state.clock.manual_time()).await?;
-        Ok(Self { state: state.clone(), id, is_kept: false })
+    pub(crate) async fn begin(staging: &Staging) -> Result<Self, Problem> {
+        let id = staging.clock.new_id();
+        note_staged(&staging.database.primary, id, staging.clock.manual_time()).await?;
+        Ok(Self { staging: staging.clone(), id, is_kept: false })
     }
 
     /// Names the file in the blob store and in the command.
@@ -45,19 +59,19 @@ impl Staged {
         command: &D::Command,
     ) -> Result<Written, Problem> {
         // Else files would pile up while NATS is away.
-        self.state.reach_bus().await?;
+        self.staging.commands.reach_bus().await?;
         self.offer::<D>(aggregate).await?;
-        let written = self.state.write::<D>(aggregate, None, metadata, command).await;
+        let written = self.staging.commands.write::<D>(aggregate, None, metadata, command).await;
         if may_be_spare(&written) {
-            self.is_kept = mentions(&self.state.pool, D::TYPE, aggregate, self.id).await?;
+            self.is_kept = mentions(&self.staging.database.primary, D::TYPE, aggregate, self.id).await?;
         }
         Ok(written?)
     }
 
     /// From now on the log may refer to the file.
     async fn offer<D: Decider>(&mut self, aggregate: Uuid) -> Result<(), Problem> {
-        let (aggregate, now) = ((D::TYPE, aggregate), self.state.clock.manual_time());
-        if !offer_staged(&self.state.pool, self.id, aggregate, now).await? {
+        let (aggregate, now) = ((D::TYPE, aggregate), self.staging.clock.manual_time());
+        if !offer_staged(&self.staging.database.primary, self.id, aggregate, now).await? {
             let message = "The file took more than a day to come and was given up: send it again.";
             return Err(Problem::unavailable(message));
         }
@@ -80,7 +94,7 @@ impl Drop for Staged {
         if self.is_kept {
             return;
         }
-        let (blobs, id) = (self.state.blobs.clone(), self.id);
+        let (blobs, id) = (self.staging.blobs.clone(), self.id);
         tokio::spawn(async move {
             if let Err(error) = blobs.delete_transfer(id).await {
                 tracing::warn!(%error, %id, "an unused file stays until the sweep");

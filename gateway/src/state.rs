@@ -1,34 +1,26 @@
 use std::{
-    fmt::Display,
+    ops::Deref,
     sync::{Arc, OnceLock},
-    time::Duration,
 };
 
 use axum::extract::{FromRef, ws::Utf8Bytes};
-use chrono::{DateTime, Utc};
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
-use signalbox_database::{SharedServerClock, server_time};
+use signalbox_database::SharedServerClock;
 use signalbox_datapoint_log::IdKey;
 use signalbox_documents::{Documents, FairPlaces};
-use signalbox_domain::kernel::{CommandOutcome, Decider, Metadata, Rejection};
 use signalbox_messaging::{Bus, Mailbox, Wakeup};
 use signalbox_plugins::Plugins;
 use signalbox_projections::{
     Lookup,
-    register::At,
     transfer::{JobRow, TransferRow},
 };
 use signalbox_sealing::Sealer;
 use signalbox_texts::Texts;
 use sqlx::PgPool;
-use tokio::{
-    sync::{Semaphore, broadcast, watch},
-    time::{Instant, timeout_at},
-};
+use tokio::sync::{Semaphore, broadcast, watch};
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 pub(crate) use crate::http::answer::Written;
 use crate::http::{client_address::TrustedProxies, connections::Connections};
@@ -39,6 +31,7 @@ use crate::services::{
     backtests::Backtests,
     catalog::Catalogs,
     changes::{self, ChangeFeed},
+    commands::Commands,
     consistency::ReadGate,
     failed_logins::FailedLogins,
     limits::Limiter,
@@ -49,18 +42,17 @@ use crate::services::{
     pulse::Pulse,
     readiness::Readiness,
     replica::Database,
-    shares::Shares,
+    shares::{Exports, Shares},
     sso::SingleSignOn,
+    wheels::Wheels,
 };
 
-/// How long a write waits for a bus that is away.
-const BUS_TIMEOUT: Duration = Duration::from_secs(5);
+/// The services of a gateway. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Services(Arc<Parts>);
 
-/// The state that all handlers of a gateway share.
-pub(crate) type AppState = Arc<State>;
-
-/// The parts of a gateway.
-pub(crate) struct State {
+/// The parts of [`Services`].
+pub(crate) struct Parts {
     /// The primary database.
     pub(crate) pool: PgPool,
     /// That of its process; of its own if it is alone.
@@ -68,25 +60,26 @@ pub(crate) struct State {
     /// It, and its replica, if there is one.
     pub(crate) database: Database,
     pub(crate) bus: Bus,
+    pub(crate) commands: Commands,
     /// The machine's clock; for lengths of time, and where it is compared with PostgreSQL's.
     pub(crate) clock: Clock,
     /// PostgreSQL's clock, for times that are recorded, shown, or compared with those of another process.
     pub(crate) server_clock: SharedServerClock,
-    pub(crate) config: Config,
+    pub(crate) config: Arc<Config>,
     pub(crate) keys: Arc<Keys>,
     pub(crate) passwords: Passwords,
     pub(crate) sessions: Arc<Sessions>,
     /// Logins at an OpenID provider; none where that is not set up.
-    pub(crate) sso: Option<SingleSignOn>,
-    pub(crate) failed_logins: FailedLogins,
+    pub(crate) sso: Option<Arc<SingleSignOn>>,
+    pub(crate) failed_logins: Arc<FailedLogins>,
     pub(crate) api_tokens: Arc<ApiTokens>,
     pub(crate) credentials: Credentials,
     pub(crate) agent_tokens: AgentTokens,
-    pub(crate) limiter: Limiter,
+    pub(crate) limiter: Arc<Limiter>,
     /// Connections of clients.
     pub(crate) connections: Arc<Connections>,
     pub(crate) trusted_proxies: TrustedProxies,
-    pub(crate) pulse: Pulse,
+    pub(crate) pulse: Arc<Pulse>,
     pub(crate) gate: Arc<ReadGate>,
     pub(crate) jobs: Lookup<JobRow>,
     pub(crate) transfers: Lookup<TransferRow>,
@@ -94,20 +87,19 @@ pub(crate) struct State {
     pub(crate) blobs: BlobStore,
     /// Extracted texts.
     pub(crate) texts: Texts,
-    pub(crate) agent_keys: AgentKeys,
-    pub(crate) live_agents: LiveAgents,
+    pub(crate) agent_keys: Arc<AgentKeys>,
+    pub(crate) live_agents: Arc<LiveAgents>,
     pub(crate) agent_work: AgentWork,
-    pub(crate) catalogs: Catalogs,
-    pub(crate) living_channels: LivingChannels,
+    pub(crate) catalogs: Arc<Catalogs>,
+    pub(crate) living_channels: Arc<LivingChannels>,
     pub(crate) datapoint_ids: IdKey,
     pub(crate) sealer: Sealer,
-    pub(crate) live_values: LiveValues<Utf8Bytes>,
+    pub(crate) live_values: Arc<LiveValues<Utf8Bytes>>,
     pub(crate) open_sockets: OpenSockets,
-    pub(crate) backtests: Backtests,
+    pub(crate) backtests: Arc<Backtests>,
     /// The latest changes, for live streams.
-    pub(crate) changes: ChangeFeed,
-    /// Places of exports.
-    pub(crate) exports: Shares,
+    pub(crate) changes: Arc<ChangeFeed>,
+    pub(crate) exports: Exports,
     /// Places of queries.
     pub(crate) reads: Shares,
     /// Places of followers of the log.
@@ -118,8 +110,7 @@ pub(crate) struct State {
     pub(crate) documents: Option<Documents>,
     /// Describes plugin packages.
     pub(crate) plugins: Plugins,
-    /// The wheels of installed packages.
-    pub(crate) wheels: BlobStore,
+    pub(crate) wheels: Wheels,
     /// Places of documents that are being received.
     pub(crate) uploads: FairPlaces,
     /// Places of texts that are being remembered.
@@ -130,25 +121,74 @@ pub(crate) struct State {
     pub(crate) stop: CancellationToken,
 }
 
-impl FromRef<AppState> for TrustedProxies {
-    fn from_ref(state: &AppState) -> Self {
-        state.trusted_proxies.clone()
+/// Lets handlers ask for a part of the services by its type.
+macro_rules! parts {
+    ($($part:ident: $type:ty),+ $(,)?) => {$(
+        impl FromRef<Services> for $type {
+            fn from_ref(services: &Services) -> Self {
+                services.$part.clone()
+            }
+        }
+    )+};
+}
+
+parts! {
+    agent_keys: Arc<AgentKeys>,
+    agent_work: AgentWork,
+    api_tokens: Arc<ApiTokens>,
+    backtests: Arc<Backtests>,
+    blobs: BlobStore,
+    bus: Bus,
+    catalogs: Arc<Catalogs>,
+    clock: Clock,
+    commands: Commands,
+    config: Arc<Config>,
+    connections: Arc<Connections>,
+    database: Database,
+    datapoint_ids: IdKey,
+    documents: Option<Documents>,
+    exports: Exports,
+    failed_logins: Arc<FailedLogins>,
+    gate: Arc<ReadGate>,
+    jobs: Lookup<JobRow>,
+    keys: Arc<Keys>,
+    limiter: Arc<Limiter>,
+    live_agents: Arc<LiveAgents>,
+    mailbox: Mailbox,
+    open_sockets: OpenSockets,
+    passwords: Passwords,
+    plugins: Plugins,
+    pulse: Arc<Pulse>,
+    sealer: Sealer,
+    server_clock: SharedServerClock,
+    sessions: Arc<Sessions>,
+    sso: Option<Arc<SingleSignOn>>,
+    texts: Texts,
+    transfers: Lookup<TransferRow>,
+    trusted_proxies: TrustedProxies,
+    uploads: FairPlaces,
+    wakeups: broadcast::Sender<Wakeup>,
+    wheels: Wheels,
+}
+
+impl FromRef<Services> for Readiness {
+    fn from_ref(services: &Services) -> Self {
+        services.readiness().clone()
     }
 }
 
-impl FromRef<AppState> for Database {
-    fn from_ref(state: &AppState) -> Self {
-        state.database.clone()
+impl Deref for Services {
+    type Target = Parts;
+
+    fn deref(&self) -> &Parts {
+        &self.0
     }
 }
 
-impl State {
-    /// The result of `query`, by the replica where that may be asked; see [`Database::read`].
-    pub(crate) async fn read<'a, T, E: Display, Q>(&'a self, query: impl Fn(&'a PgPool) -> Q) -> Result<T, E>
-    where
-        Q: Future<Output = Result<T, E>>,
-    {
-        self.database.read(query).await
+impl Services {
+    /// Shares `parts`.
+    pub(crate) fn new(parts: Parts) -> Self {
+        Self(Arc::new(parts))
     }
 
     /// The services that changes for live streams are read by.
@@ -158,7 +198,7 @@ impl State {
 
     /// The services that live values are read by.
     pub(crate) fn live_source(&self) -> live_values::Source<'_> {
-        let Self { pool, bus, server_clock: clock, catalogs, .. } = self;
+        let Parts { pool, bus, server_clock: clock, catalogs, .. } = &**self;
         live_values::Source { pool, bus, clock, catalogs }
     }
 
@@ -168,56 +208,5 @@ impl State {
             let (pool, bus, clock) = (self.pool.clone(), self.bus.clone(), self.clock.clone());
             Readiness::new(pool, Vec::new(), bus, clock, self.stop.clone())
         })
-    }
-
-    /// Sends a command and waits until the read models show its effect.
-    pub(crate) async fn write<D: Decider>(
-        &self,
-        id: Uuid,
-        expected_version: Option<i64>,
-        metadata: &Metadata,
-        command: &D::Command,
-    ) -> Result<Written, Rejection> {
-        self.write_versioned::<D>(id, expected_version, metadata, command).await.map(|(written, _)| written)
-    }
-
-    /// Like [`Self::write`]; also the aggregate's version after the command, which orders the commands of one aggregate
-    /// as the database recorded them.
-    pub(crate) async fn write_versioned<D: Decider>(
-        &self,
-        id: Uuid,
-        expected_version: Option<i64>,
-        metadata: &Metadata,
-        command: &D::Command,
-    ) -> Result<(Written, Option<i64>), Rejection> {
-        self.reach_bus().await?;
-        let outcome = self.bus.send::<D>(id, expected_version, metadata, command).await?;
-        let written = Written { unseen: self.unseen::<D>(id, outcome).await, repeated: outcome.repeated };
-        Ok((written, outcome.version))
-    }
-
-    /// Waits for the bus. A message sent without it would stay in the client until the bus is back, and be carried
-    /// out long after its sender was told to retry.
-    pub(crate) async fn reach_bus(&self) -> Result<(), Rejection> {
-        let mut connections = self.bus.connections();
-        let deadline = Instant::now() + BUS_TIMEOUT;
-        while !self.bus.is_connected() {
-            if timeout_at(deadline, connections.changed()).await.is_err() {
-                let message = "The service cannot take changes now: try again in a moment.";
-                return Err(Rejection::unavailable(message));
-            }
-        }
-        Ok(())
-    }
-
-    /// The time by PostgreSQL's clock, for what another gateway compares.
-    pub(crate) async fn server_time(&self) -> Result<DateTime<Utc>, sqlx::Error> {
-        server_time(&self.pool, &self.clock).await
-    }
-
-    async fn unseen<D: Decider>(&self, id: Uuid, outcome: CommandOutcome) -> Option<At> {
-        let position = outcome.position?;
-        let is_seen = self.gate.wait_for::<D>(id, position).await;
-        (!is_seen).then(|| At { position, time: self.server_clock.now() })
     }
 }

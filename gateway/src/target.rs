@@ -1,29 +1,30 @@
 //! Addresses that users name.
 
+use signalbox_config::Config;
 use signalbox_domain::kernel::clean_text;
 use signalbox_egress::{Policy, Target};
 
-use crate::{problem::Problem, state::State};
+use crate::problem::Problem;
 
 /// Longest address, in characters.
 pub(crate) const MAX_LENGTH: usize = 2048;
 
 /// The address in `field`, as it was given, if it may be reached; and as it is read. Names are looked up, and looked at, when the
 /// request is made.
-pub(crate) fn reachable(state: &State, field: &str, url: &str) -> Result<(String, Target), Problem> {
-    reachable_from(state, field, url, false)
+pub(crate) fn reachable(config: &Config, field: &str, url: &str) -> Result<(String, Target), Problem> {
+    reachable_from(config, field, url, false)
 }
 
 /// [`reachable`]; with `no_loopback` not the addresses of this machine itself, whatever networks are allowed.
 pub(crate) fn reachable_from(
-    state: &State,
+    config: &Config,
     field: &str,
     url: &str,
     no_loopback: bool,
 ) -> Result<(String, Target), Problem> {
     let url = clean_text(url, MAX_LENGTH).map_err(|error| Problem::field(field, error))?;
     let target = url.parse::<Target>().map_err(|error| Problem::field(field, error))?;
-    let policy = Policy::allowing(&state.config.egress.allowed_networks);
+    let policy = Policy::allowing(&config.egress.allowed_networks);
     let policy = policy.map_err(|error| Problem::internal(&error))?;
     let policy = if no_loopback { policy.without_loopback() } else { policy };
     if target.literal().is_some_and(|address| policy.check(address).is_err()) {

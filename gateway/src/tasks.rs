@@ -4,12 +4,13 @@
 use std::time::Duration;
 
 use futures::StreamExt;
+use signalbox_clock::Clock;
 use signalbox_database::sweep_time;
 use signalbox_domain::{
     kernel::{Actor, Decider},
     transfer::{Agent, AgentCommand, AgentToken, TransportMode},
 };
-use signalbox_messaging::Wakeup;
+use signalbox_messaging::{Bus, Wakeup};
 use signalbox_projections::{identity::queries::note_token_uses, transfer::queries};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use uuid::Uuid;
@@ -17,8 +18,15 @@ use uuid::Uuid;
 use crate::{
     fleet, idempotency,
     identity::{login_log, sso},
-    services::{changes, live_agents::EndedSession, live_values},
-    state::{AppState, State},
+    services::{
+        agent_work::AgentWork,
+        changes,
+        limits::Limiter,
+        live_agents::{EndedSession, LiveAgents},
+        live_values,
+        replica::Database,
+    },
+    state::Services,
     transfer::{doubles, peer::metadata_of, requests},
 };
 
@@ -38,21 +46,25 @@ const NOTES: Duration = Duration::from_secs(5);
 const PURGE: Duration = Duration::from_secs(600);
 
 /// Runs all of it until the gateway stops.
-pub(crate) async fn run(state: AppState) {
+pub(crate) async fn run(state: Services) {
     let gateway = state.clock.new_id();
     tokio::join!(
         listen(&state, gateway),
         every(SERVER_TIME, || state.server_clock.refresh(&state.pool)),
         every(CREDENTIALS, || end_revoked(&state)),
-        every(WARNINGS, || doubles::clear(&state)),
+        every(WARNINGS, || doubles::clear(&state.database, &state.clock, &state.bus, &state.live_agents)),
         every(CREDENTIALS, || state.open_sockets.end_void(&state.credentials)),
         live_values::follow(&state.live_values, state.live_source()),
         changes::follow(&state.changes, state.change_source()),
-        every(RATES, || share_rates(&state, gateway)),
-        every(FAILED_LOGINS, || login_log::write_counted(&state)),
+        every(RATES, || share_rates(&state.bus, &state.limiter, gateway)),
+        every(FAILED_LOGINS, || login_log::write_counted(
+            &state.commands,
+            &state.clock,
+            &state.failed_logins
+        )),
         every(NOTES, || write_notes(&state)),
-        every(PURGE, || purge(&state)),
-        every(PURGE, || fleet::sweep(&state)),
+        every(PURGE, || purge(&state.database, &state.clock)),
+        every(PURGE, || fleet::sweep(&state.database, &state.clock, &state.wheels, &state.plugins)),
         state.readiness().run(),
     );
 }
@@ -68,7 +80,7 @@ async fn every<F: Future<Output = Result<(), sqlx::Error>>>(period: Duration, st
     }
 }
 
-async fn listen(state: &State, gateway: Uuid) {
+async fn listen(state: &Services, gateway: Uuid) {
     loop {
         match state.bus.wakeups().await {
             Ok(wakeups) => {
@@ -83,7 +95,7 @@ async fn listen(state: &State, gateway: Uuid) {
     }
 }
 
-fn hear(state: &State, gateway: Uuid, wakeup: Wakeup) {
+fn hear(state: &Services, gateway: Uuid, wakeup: Wakeup) {
     match &wakeup {
         Wakeup::ReadAdvanced { projection, position, aggregates, has_set_aside } => {
             state.gate.advance(projection, *position, *has_set_aside);
@@ -106,7 +118,7 @@ fn hear(state: &State, gateway: Uuid, wakeup: Wakeup) {
     }
 }
 
-async fn end_revoked(state: &State) -> Result<(), sqlx::Error> {
+async fn end_revoked(state: &Services) -> Result<(), sqlx::Error> {
     let mut tokens = state.live_agents.tokens();
     tokens.extend(state.agent_work.tokens());
     tokens.sort_unstable();
@@ -120,7 +132,7 @@ async fn end_revoked(state: &State) -> Result<(), sqlx::Error> {
     if !void.is_empty() {
         state.agent_work.end_tokens(&void);
         for ended in state.live_agents.end_tokens(&void) {
-            end_polling(state, ended).await;
+            end_polling(&state.clock, &state.bus, &state.agent_work, ended).await;
         }
     }
     Ok(())
@@ -128,38 +140,42 @@ async fn end_revoked(state: &State) -> Result<(), sqlx::Error> {
 
 /// Records the end of a polling session whose token is void; a socket does it by itself. Another token of the agent
 /// that is in use keeps the session.
-async fn end_polling(state: &State, ended: EndedSession) {
-    if ended.transport != TransportMode::Polling || state.agent_work.serves(ended.agent) {
+async fn end_polling(clock: &Clock, bus: &Bus, agent_work: &AgentWork, ended: EndedSession) {
+    if ended.transport != TransportMode::Polling || agent_work.serves(ended.agent) {
         return;
     }
     let reason = "its token was revoked or has expired".to_owned();
     let command = AgentCommand::Disconnect { session: ended.session, reason };
-    let metadata = metadata_of(state, Actor::system("gateway"));
-    if let Err(error) = state.bus.send::<Agent>(ended.agent.0, None, &metadata, &command).await {
+    let metadata = metadata_of(clock, Actor::system("gateway"));
+    if let Err(error) = bus.send::<Agent>(ended.agent.0, None, &metadata, &command).await {
         tracing::warn!(agent = %ended.agent, %error, "the end of a session was not noted; the sweep does it");
     }
 }
 
-async fn share_rates(state: &State, gateway: Uuid) -> Result<(), sqlx::Error> {
-    let taken = state.limiter.drain_taken();
+async fn share_rates(bus: &Bus, limiter: &Limiter, gateway: Uuid) -> Result<(), sqlx::Error> {
+    let taken = limiter.drain_taken();
     if !taken.is_empty()
-        && let Err(error) = state.bus.wake(&Wakeup::RateTaken { gateway, taken }).await
+        && let Err(error) = bus.wake(&Wakeup::RateTaken { gateway, taken }).await
     {
         tracing::debug!(%error, "rates were not shared");
     }
     Ok(())
 }
 
-async fn write_notes(state: &State) -> Result<(), sqlx::Error> {
+async fn write_notes(state: &Services) -> Result<(), sqlx::Error> {
     state.keys.reload().await?;
-    write_presence(state).await?;
+    write_presence(&state.database, &state.clock, &state.live_agents).await?;
     let used = state.agent_tokens.drain_used().into_iter().chain(state.api_tokens.drain_used());
     let (tokens, times): (Vec<_>, Vec<_>) = used.unzip();
     note_token_uses(&state.pool, &tokens, &times).await
 }
 
-async fn write_presence(state: &State) -> Result<(), sqlx::Error> {
-    let presences = state.live_agents.presences(state.clock.monotonic());
+async fn write_presence(
+    database: &Database,
+    clock: &Clock,
+    live_agents: &LiveAgents,
+) -> Result<(), sqlx::Error> {
+    let presences = live_agents.presences(clock.monotonic());
     if presences.is_empty() {
         return Ok(());
     }
@@ -167,16 +183,16 @@ async fn write_presence(state: &State) -> Result<(), sqlx::Error> {
         .iter()
         .map(|presence| (presence.agent.0, presence.session, presence.silence.as_secs_f64()))
         .collect();
-    queries::note_presences(&state.pool, &noted).await
+    queries::note_presences(&database.primary, &noted).await
 }
 
 /// Each by itself: one that fails does not keep the others.
-async fn purge(state: &State) -> Result<(), sqlx::Error> {
-    let Some(now) = sweep_time(&state.pool, &state.clock).await? else { return Ok(()) };
+async fn purge(database: &Database, clock: &Clock) -> Result<(), sqlx::Error> {
+    let Some(now) = sweep_time(&database.primary, clock).await? else { return Ok(()) };
     let (answers, requests, codes) = tokio::join!(
-        idempotency::purge(&state.pool, now),
-        requests::purge(&state.pool, now),
-        sso::purge(&state.pool, now),
+        idempotency::purge(&database.primary, now),
+        requests::purge(&database.primary, now),
+        sso::purge(&database.primary, now),
     );
     answers.and(requests).and(codes)
 }

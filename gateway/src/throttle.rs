@@ -12,7 +12,7 @@ use crate::{
     policy::{Policy, RateClass},
     problem::{Problem, ProblemKind},
     shares::Full,
-    state::AppState,
+    state::Services,
 };
 
 const INGEST: &str = "ingest:";
@@ -22,7 +22,7 @@ pub(crate) const READS: usize = 1024;
 
 /// Limits the requests of each user, or of each network without a valid login. Agents are counted by their token, in
 /// the extractor that knows it, senders of datapoints by their credential, generously; health is for everyone.
-pub(crate) async fn limit(State(state): State<AppState>, request: Request, next: Next) -> Response {
+pub(crate) async fn limit(State(state): State<Services>, request: Request, next: Next) -> Response {
     let policy = Policy::of(request.extensions());
     if policy.rate == RateClass::Uncounted {
         return next.run(request).await;

@@ -12,7 +12,8 @@ use crate::{
     auth::CurrentUser,
     context::RequestContext,
     problem::Problem,
-    state::{State, Written},
+    services::{commands::Commands, replica::Database},
+    state::Written,
 };
 
 /// Commands that are sent at the same time.
@@ -29,17 +30,18 @@ pub(crate) struct Disabled {
 /// Disables the enabled rules on `channels`: no value can end their alarms any more, and a rule cannot be changed when its
 /// channel is gone.
 pub(crate) async fn disable_rules_on(
-    state: &State,
+    database: &Database,
+    commands: &Commands,
     user: &CurrentUser,
     context: &RequestContext,
     channels: &[Uuid],
 ) -> Result<Disabled, Problem> {
-    let rules = enabled_rules_on(&state.pool, channels).await?;
+    let rules = enabled_rules_on(&database.primary, channels).await?;
     let disabled = stream::iter(rules.clone()).map(|(rule, _)| async move {
         let metadata = context.metadata(user.actor(), &format!("disable rule {rule}"));
         let changes = RuleChanges { enabled: Some(false), ..RuleChanges::default() };
         if_still_there(
-            state.write::<Rule>(rule, None, &metadata, &RuleCommand::Change { changes, after: 0 }).await,
+            commands.write::<Rule>(rule, None, &metadata, &RuleCommand::Change { changes, after: 0 }).await,
         )
     });
     let written: Vec<_> = disabled.buffer_unordered(CONCURRENT).try_collect().await?;

@@ -27,7 +27,7 @@ pub mod transfer;
 mod withdrawals;
 mod write;
 
-pub use contexts::context_of;
+pub use contexts::{ProjectionVisitor, context_of, for_projection};
 pub use lease::{Lease, Leases};
 pub use live::keep_up;
 pub use lookup::Lookup;
@@ -45,3 +45,4 @@ pub use set_aside::{
 pub use snapshot_holders::{OldestSnapshot, note_snapshot_holders, oldest_snapshot};
 pub use standing::{LogLag, log_lags, standing};
 pub use table::ReadRow;
+pub use withdrawals::withdrawing;

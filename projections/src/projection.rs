@@ -3,27 +3,23 @@ use std::{any::Any, panic::AssertUnwindSafe};
 use async_trait::async_trait;
 use futures::FutureExt;
 use signalbox_database::is_refusal;
+use signalbox_domain::catalog::Context;
 use signalbox_event_store::{DecodeError, EventKey, RecordedEvent};
 use sqlx::PgConnection;
 
-use crate::withdrawals::Withdrawals;
-
 /// A group of read-model tables that is folded from the log under one checkpoint.
 pub trait Projection: Send + Sync + 'static {
-    /// Name of its checkpoint; one per context.
-    const NAME: &'static str;
+    /// The context whose aggregates it folds.
+    const CONTEXT: Context;
+    /// Name of its checkpoint.
+    const NAME: &'static str = Self::CONTEXT.word();
     /// Its tables.
     const TABLES: &'static [&'static str];
     /// Aggregate types whose events it folds.
-    const AGGREGATES: &'static [&'static str];
+    const AGGREGATES: &'static [&'static str] = Self::CONTEXT.aggregates();
 
     /// Those rows of its tables that are in memory.
     type Rows: Rows;
-
-    /// Statements that take access away, by the word of the event that does. They run where such an event is set aside, so they
-    /// need neither its payload decoded nor the row that it could not be applied to. `{schema}` is the schema of the
-    /// tables, `$1` the aggregate's id, `$2` the event's position.
-    const WITHDRAWALS: Withdrawals;
 }
 
 /// Rows of a projection's tables in memory, and how events change them.

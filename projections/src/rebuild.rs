@@ -313,7 +313,7 @@ async fn fold<P: Projection>(
     if !sorted.waiting.is_empty() {
         // Withdrawals are statements, so pending rows are written first.
         rows.write(connection, schema, 0).await?;
-        withdraw_all::<P>(connection, schema, &[], &sorted.waiting).await?;
+        withdraw_all(connection, schema, &[], &sorted.waiting).await?;
     }
     Ok(())
 }

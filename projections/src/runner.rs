@@ -304,7 +304,7 @@ impl<P: Projection> Runner<P> {
             Ok((sorted.poisons, sorted.waiting))
         };
         let (poisons, waiting) = catch_panic(fold).await?;
-        withdraw_all::<P>(connection, "read", &poisons, &waiting).await?;
+        withdraw_all(connection, "read", &poisons, &waiting).await?;
         for poison in &poisons {
             set_aside::note(connection, P::NAME, poison).await?;
         }

@@ -22,7 +22,7 @@ pub(crate) use trial::Trial;
 
 use retry::apply_each;
 
-use crate::{Poison, Projection, Rows};
+use crate::{Poison, Projection, Rows, withdrawals::withdrawals_of};
 
 /// Events that a retry reads, and applies, at a time.
 const BATCH: i64 = 500;
@@ -96,14 +96,13 @@ pub(crate) fn sort_out<'e, P: Projection>(
 }
 
 /// Applies the withdrawals of the event `key`.
-pub(crate) async fn withdraw<P: Projection>(
+pub(crate) async fn withdraw(
     connection: &mut PgConnection,
     schema: &str,
     key: &EventKey,
 ) -> Result<(), sqlx::Error> {
     let Some(id) = key.id() else { return Ok(()) };
-    let known = P::WITHDRAWALS.iter().find(|(word, _)| *word == key.event_type);
-    for statement in known.into_iter().flat_map(|(_, statements)| *statements) {
+    for statement in withdrawals_of(&key.event_type) {
         let statement = statement.replace("{schema}", schema);
         sqlx::query(&statement).bind(id).bind(key.position).execute(&mut *connection).await?;
     }
@@ -111,7 +110,7 @@ pub(crate) async fn withdraw<P: Projection>(
 }
 
 /// Applies the withdrawals of the events of `sorted` that are not applied.
-pub(crate) async fn withdraw_all<P: Projection>(
+pub(crate) async fn withdraw_all(
     connection: &mut PgConnection,
     schema: &str,
     poisons: &[Poison],
@@ -120,7 +119,7 @@ pub(crate) async fn withdraw_all<P: Projection>(
     let mut keys: Vec<_> = poisons.iter().map(|poison| &poison.key).chain(waiting).collect();
     keys.sort_unstable_by_key(|key| key.position);
     for key in keys {
-        withdraw::<P>(connection, schema, key).await?;
+        withdraw(connection, schema, key).await?;
     }
     Ok(())
 }

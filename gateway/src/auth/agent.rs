@@ -5,13 +5,13 @@ use axum::{
 
 use super::charge::Charge;
 use crate::{
-    connections::Connection, limits::Rate, problem::Problem, services::auth::AgentAuth, state::AppState,
+    connections::Connection, limits::Rate, problem::Problem, services::auth::AgentAuth, state::Services,
 };
 
-impl FromRequestParts<AppState> for AgentAuth {
+impl FromRequestParts<Services> for AgentAuth {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &Services) -> Result<Self, Problem> {
         if let Some(agent) = parts.extensions.get::<Self>() {
             return Ok(agent.clone());
         }
@@ -20,7 +20,7 @@ impl FromRequestParts<AppState> for AgentAuth {
         let is_stranger = state.agent_tokens.is_stranger(secret);
         let charge = if is_stranger { Charge::take(parts, state)? } else { Charge::NONE };
         let agent = state.agent_tokens.agent(secret).await?.ok_or_else(refused)?;
-        charge.give_back(state);
+        charge.give_back(&state.clock, &state.limiter);
         let limits = &state.config.limits;
         let rate = Rate { per_minute: limits.agent_requests_per_minute, burst: limits.agent_request_burst };
         state

@@ -1,10 +1,12 @@
 use axum::{extract::FromRef, http::request::Parts};
+use signalbox_clock::Clock;
 
 use crate::{
     client_address::{ClientAddress, TrustedProxies},
     limits::Rate,
     problem::Problem,
-    state::AppState,
+    services::limits::Limiter,
+    state::Services,
 };
 
 /// A look-up that a network was charged for.
@@ -19,7 +21,7 @@ impl Charge {
     ///
     /// # Errors
     /// The network has had too many such look-ups.
-    pub(super) fn take(parts: &Parts, state: &AppState) -> Result<Self, Problem> {
+    pub(super) fn take(parts: &Parts, state: &Services) -> Result<Self, Problem> {
         let key = format!("look-up:{}", ClientAddress::of(parts, &TrustedProxies::from_ref(state)).network());
         let limits = &state.config.limits;
         let rate = Rate { per_minute: limits.requests_per_minute, burst: limits.request_burst };
@@ -28,9 +30,9 @@ impl Charge {
     }
 
     /// Takes the charge back: the token is valid.
-    pub(super) fn give_back(self, state: &AppState) {
+    pub(super) fn give_back(self, clock: &Clock, limiter: &Limiter) {
         if let Some((key, rate)) = self.0 {
-            state.limiter.give_back(&key, rate, state.clock.now());
+            limiter.give_back(&key, rate, clock.now());
         }
     }
 }

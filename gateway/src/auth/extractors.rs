@@ -12,7 +12,7 @@ use super::{ApiTokens, CurrentUser, RequiredRole, charge::Charge};
 use crate::{
     policy::Policy,
     problem::{Dialect, Problem},
-    state::AppState,
+    state::Services,
 };
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
@@ -28,32 +28,32 @@ pub(crate) struct Writer(pub(crate) CurrentUser);
 /// An admin.
 pub(crate) struct Admin(pub(crate) CurrentUser);
 
-impl FromRequestParts<AppState> for Reader {
+impl FromRequestParts<Services> for Reader {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &Services) -> Result<Self, Problem> {
         remember(parts, state).await.map(Self)
     }
 }
 
-impl FromRequestParts<AppState> for Writer {
+impl FromRequestParts<Services> for Writer {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &Services) -> Result<Self, Problem> {
         with_role(parts, state, Role::Operator).await.map(Self)
     }
 }
 
-impl FromRequestParts<AppState> for Admin {
+impl FromRequestParts<Services> for Admin {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &Services) -> Result<Self, Problem> {
         with_role(parts, state, Role::Admin).await.map(Self)
     }
 }
 
 /// Checks the credential once per request, however many layers ask.
-async fn remember(parts: &mut Parts, state: &AppState) -> Result<CurrentUser, Problem> {
+async fn remember(parts: &mut Parts, state: &Services) -> Result<CurrentUser, Problem> {
     if let Some(user) = parts.extensions.get::<CurrentUser>() {
         return Ok(user.clone());
     }
@@ -62,7 +62,7 @@ async fn remember(parts: &mut Parts, state: &AppState) -> Result<CurrentUser, Pr
     Ok(user)
 }
 
-async fn with_role(parts: &mut Parts, state: &AppState, least: Role) -> Result<CurrentUser, Problem> {
+async fn with_role(parts: &mut Parts, state: &Services, least: Role) -> Result<CurrentUser, Problem> {
     let user = remember(parts, state).await?;
     if let Some(required) = parts.extensions.get::<RequiredRole>() {
         required.raise(least);
@@ -70,13 +70,13 @@ async fn with_role(parts: &mut Parts, state: &AppState, least: Role) -> Result<C
     if user.role >= least { Ok(user) } else { Err(Problem::forbidden()) }
 }
 
-async fn authenticate(parts: &Parts, state: &AppState) -> Result<CurrentUser, Problem> {
+async fn authenticate(parts: &Parts, state: &Services) -> Result<CurrentUser, Problem> {
     let token = presented(parts)
         .ok_or_else(|| Problem::unauthenticated("missing credentials: send Authorization: Bearer <token>"))?;
     let is_stranger = ApiTokens::looks_like_one(&token) && state.api_tokens.is_stranger(&token);
     let charge = if is_stranger { Charge::take(parts, state)? } else { Charge::NONE };
     let user = state.credentials.identify(&token).await?;
-    charge.give_back(state);
+    charge.give_back(&state.clock, &state.limiter);
     Ok(user)
 }
 

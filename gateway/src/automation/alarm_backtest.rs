@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
-use signalbox_datapoint_log::{moment, recorded_times};
+use signalbox_database::SharedServerClock;
+use signalbox_datapoint_log::{IdKey, moment, recorded_times};
 use signalbox_domain::automation::{
     AlarmJudge, AlarmMemory, AlarmState, AlarmStep, AlarmTerms, DatapointPlace, JudgedValue, RuleSpec,
     StepKind,
@@ -13,7 +14,7 @@ use signalbox_projections::monitoring::series::Datapoint;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use crate::{problem::Problem, state::State as Gateway};
+use crate::{problem::Problem, services::replica::Database};
 
 /// Firings that are shown at most.
 pub(crate) const MAX_FIRINGS: usize = 1000;
@@ -67,7 +68,9 @@ struct Fired {
 
 /// Judges `points` from `from` to `to`, in the order of measurement.
 pub(super) async fn judge(
-    state: &Gateway,
+    database: &Database,
+    server_clock: &SharedServerClock,
+    datapoint_ids: &IdKey,
     (spec, terms): (&RuleSpec, AlarmTerms),
     mut points: Vec<Datapoint>,
     (from, to): (DateTime<Utc>, DateTime<Utc>),
@@ -89,9 +92,9 @@ pub(super) async fn judge(
         judge.judge(value(index, point), &mut steps);
         tested.take_in(&mut steps, &mut fired);
     }
-    judge.end(to.min(state.server_clock.now()), &mut steps);
+    judge.end(to.min(server_clock.now()), &mut steps);
     tested.take_in(&mut steps, &mut fired);
-    tested.act(state, spec, &points, &fired).await?;
+    tested.act(database, datapoint_ids, spec, &points, &fired).await?;
     Ok(tested)
 }
 
@@ -138,14 +141,15 @@ impl Tested {
     /// Counts the firings between which the cooldown passes, by times of arrival.
     async fn act(
         &mut self,
-        state: &Gateway,
+        database: &Database,
+        datapoint_ids: &IdKey,
         spec: &RuleSpec,
         points: &[Datapoint],
         fired: &[Fired],
     ) -> Result<(), Problem> {
         let places: Vec<_> =
             fired.iter().map(|fired| (points[fired.index].point.position, points[fired.index].day)).collect();
-        let times: HashMap<i64, DateTime<Utc>> = recorded_times(&state.pool, &places).await?;
+        let times: HashMap<i64, DateTime<Utc>> = recorded_times(&database.primary, &places).await?;
         let cooldown = TimeDelta::seconds(i64::from(spec.cooldown_seconds));
         let mut last: Option<DateTime<Utc>> = None;
         for Fired { index, on, since } in fired {
@@ -159,7 +163,7 @@ impl Tested {
             self.total += 1;
             if self.firings.len() < MAX_FIRINGS {
                 self.firings.push(BacktestFiringOut {
-                    datapoint_public_id: state.datapoint_ids.id(point.place()).to_string(),
+                    datapoint_public_id: datapoint_ids.id(point.place()).to_string(),
                     value: point.point.value,
                     time: *on,
                     received,

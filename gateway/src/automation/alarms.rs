@@ -6,6 +6,7 @@ use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
+use signalbox_database::SharedServerClock;
 use signalbox_domain::automation::{
     Acknowledged, Alarm, AlarmCommand, AlarmState, Rule, RuleCommand, Severity, Silence,
 };
@@ -32,7 +33,7 @@ use crate::{
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
     resource::{Found, find, find_at},
-    state::{AppState, State as Gateway},
+    services::{commands::Commands, replica::Database},
 };
 
 /// Messages that are shown of an alarm.
@@ -148,7 +149,7 @@ pub(crate) struct SilenceOut {
 #[utoipa::path(get, path = "/api/v1/alarms", tag = "alarms", security(("jwt" = [])), params(EnvelopeParams, Sort<AlarmRow>, AlarmParams, LabelFilter, AtParams), operation_id = "list_alarms",
     responses((status = 200, body = Page<AlarmOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Reader,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<AlarmRow>,
@@ -170,26 +171,26 @@ pub(crate) async fn list(
         at: at.map(|at| at.position),
     };
     let page = envelope.page()?;
-    let (mut rows, total) = state.read(|pool| alarms::alarms(pool, &filter, sort.order(), page)).await?;
+    let (mut rows, total) = database.read(|pool| alarms::alarms(pool, &filter, sort.order(), page)).await?;
     if let Some(at) = at {
         for row in &mut rows {
-            *row = there("Alarm", past::<AlarmRow>(&state.pool, row.id, at).await?)?;
+            *row = there("Alarm", past::<AlarmRow>(&database.primary, row.id, at).await?)?;
         }
     }
-    Ok(Json(envelope.envelope(total, with_notifications(&state, rows, at).await?)))
+    Ok(Json(envelope.envelope(total, with_notifications(&database, rows, at).await?)))
 }
 
 /// One alarm.
 #[utoipa::path(get, path = "/api/v1/alarms/{id}", tag = "alarms", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_alarm",
     responses((status = 200, body = AlarmOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Reader,
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find_at::<AlarmRow>(&state, &id, at).await?;
-    Ok(answer::resource(row.version, &shown(&state, row, at).await?))
+    let row = find_at::<AlarmRow>(&database, &id, at).await?;
+    Ok(answer::resource(row.version, &shown(&database, row, at).await?))
 }
 
 /// Acknowledge an alarm that is not cleared. Another comment replaces the one before.
@@ -197,7 +198,9 @@ pub(crate) async fn get(
     responses((status = 200, body = AlarmOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn acknowledge(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(server_clock): State<SharedServerClock>,
     Writer(current): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -205,17 +208,17 @@ pub(crate) async fn acknowledge(
     OptionalBody(AcknowledgeIn { comment }): OptionalBody<AcknowledgeIn>,
 ) -> Result<Response, Problem> {
     let mut by = Acknowledged { user: current.id, comment, silenced: false };
-    let row = find::<AlarmRow>(&state, &id).await.map_err(|missing| {
+    let row = find::<AlarmRow>(&database, &id).await.map_err(|missing| {
         judged::<Alarm>(missing, [examples::alarm(), AlarmCommand::Acknowledge(by.clone())])
     })?;
-    let rule = state.read(|pool| rules::rule(pool, row.rule_id)).await?;
-    let now = state.server_clock.now();
+    let rule = database.read(|pool| rules::rule(pool, row.rule_id)).await?;
+    let now = server_clock.now();
     by.silenced = rule.is_some_and(|rule| rule.is_silenced(now));
     let metadata = context.metadata(current.actor(), "acknowledge alarm");
-    let written = state.write::<Alarm>(row.id, version, &metadata, &AlarmCommand::Acknowledge(by)).await?;
-    let row = find_at::<AlarmRow>(&state, &id, written.unseen).await?;
+    let written = commands.write::<Alarm>(row.id, version, &metadata, &AlarmCommand::Acknowledge(by)).await?;
+    let row = find_at::<AlarmRow>(&database, &id, written.unseen).await?;
     let version = row.version;
-    let shown = shown(&state, row, written.unseen).await?;
+    let shown = shown(&database, row, written.unseen).await?;
     Ok(answer::changed(written, version, &shown))
 }
 
@@ -224,18 +227,19 @@ pub(crate) async fn acknowledge(
     responses((status = 200, body = AlarmOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut)))]
 pub(crate) async fn unacknowledge(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(current): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find::<AlarmRow>(&state, &id).await?;
+    let row = find::<AlarmRow>(&database, &id).await?;
     let metadata = context.metadata(current.actor(), "unacknowledge alarm");
-    let written = state.write::<Alarm>(row.id, version, &metadata, &AlarmCommand::Unacknowledge).await?;
-    let row = find_at::<AlarmRow>(&state, &id, written.unseen).await?;
+    let written = commands.write::<Alarm>(row.id, version, &metadata, &AlarmCommand::Unacknowledge).await?;
+    let row = find_at::<AlarmRow>(&database, &id, written.unseen).await?;
     let version = row.version;
-    let shown = shown(&state, row, written.unseen).await?;
+    let shown = shown(&database, row, written.unseen).await?;
     Ok(answer::changed(written, version, &shown))
 }
 
@@ -245,24 +249,26 @@ pub(crate) async fn unacknowledge(
     responses((status = 200, body = SilenceOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn silence(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(server_clock): State<SharedServerClock>,
     Writer(current): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
     JsonBody(SilenceIn { until, comment }): JsonBody<SilenceIn>,
 ) -> Result<Response, Problem> {
-    let now = state.server_clock.now();
+    let now = server_clock.now();
     if until.is_some_and(|until| until <= now || until > now + MAX_SILENCE) {
         return Err(Problem::field("until", "must be in the future, by at most 366 days"));
     }
     let command = RuleCommand::Silence(Silence { until, comment });
-    let row = find::<RuleRow>(&state, &id)
+    let row = find::<RuleRow>(&database, &id)
         .await
         .map_err(|missing| judged::<Rule>(missing, [examples::rule(), command.clone()]))?;
     let metadata = context.metadata(current.actor(), "silence rule");
-    let written = state.write::<Rule>(row.id, version, &metadata, &command).await?;
-    let row = find_at::<RuleRow>(&state, &id, written.unseen).await?;
+    let written = commands.write::<Rule>(row.id, version, &metadata, &command).await?;
+    let row = find_at::<RuleRow>(&database, &id, written.unseen).await?;
     let out = SilenceOut {
         rule_public_id: row.id.to_string(),
         silenced_until: row.silenced_until,
@@ -280,14 +286,14 @@ impl Found for AlarmRow {
 }
 
 /// `row`, which is of the moment `at` or of now, with its messages.
-async fn shown(state: &Gateway, row: AlarmRow, at: Option<At>) -> Result<AlarmOut, Problem> {
-    let mut shown = with_notifications(state, vec![row], at).await?;
+async fn shown(database: &Database, row: AlarmRow, at: Option<At>) -> Result<AlarmOut, Problem> {
+    let mut shown = with_notifications(database, vec![row], at).await?;
     shown.pop().ok_or_else(|| Problem::not_found("Alarm"))
 }
 
 /// `rows`, which are of the moment `at` or of now, with their messages.
 async fn with_notifications(
-    state: &Gateway,
+    database: &Database,
     rows: Vec<AlarmRow>,
     at: Option<At>,
 ) -> Result<Vec<AlarmOut>, Problem> {
@@ -295,11 +301,11 @@ async fn with_notifications(
     let until = at.map(|at| at.position);
     // Each message of the past is read by itself.
     let most = if at.is_some() && ids.len() > 1 { 1 } else { SHOWN_NOTIFICATIONS };
-    let found = state.read(|pool| deliveries::messages_about(pool, &ids, until, most)).await?;
+    let found = database.read(|pool| deliveries::messages_about(pool, &ids, until, most)).await?;
     let mut by_alarm = HashMap::<_, Vec<_>>::new();
     for mut message in found {
         if let Some(at) = at {
-            let then = past_delivery(&state.pool, message.batch_id, message.id, at).await?;
+            let then = past_delivery(&database.primary, message.batch_id, message.id, at).await?;
             message.become_as(&there("Delivery", then)?);
         }
         by_alarm.entry(message.alarm_id).or_default().push(message.into());

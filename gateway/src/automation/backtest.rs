@@ -1,16 +1,19 @@
 //! When a rule would have fired on what was recorded.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use signalbox_datapoint_log::{moment, recorded_times};
+use signalbox_database::SharedServerClock;
+use signalbox_datapoint_log::{IdKey, moment, recorded_times};
 use signalbox_domain::automation::{DatapointPlace, History, Judge, RuleSpec};
-use signalbox_projections::automation::RuleRow;
-use signalbox_projections::monitoring::{
-    queries::channel_number,
-    series::{Datapoint, recorded},
+use signalbox_projections::{
+    automation::RuleRow,
+    monitoring::{
+        queries::channel_number,
+        series::{Datapoint, recorded},
+    },
 };
 use utoipa::ToSchema;
 
@@ -23,7 +26,7 @@ use crate::{
     extract::{JsonBody, Text},
     problem::{Problem, ProblemKind, ProblemOut},
     resource::find,
-    state::{AppState, State as Gateway},
+    services::{backtests::Backtests, replica::Database},
 };
 
 /// Datapoints that one back-test judges at most.
@@ -78,15 +81,17 @@ pub(crate) struct BacktestOut {
 #[utoipa::path(post, path = "/api/v1/rules/{id}/backtest", tag = "rules", security(("jwt" = [])), params(("id" = String, Path,)), request_body = BacktestIn, operation_id = "backtest_rule",
     responses((status = 200, body = BacktestOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn backtest(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(server_clock): State<SharedServerClock>,
+    State(datapoint_ids): State<IdKey>,
     _: Admin,
     Text(id): Text,
     JsonBody(window): JsonBody<BacktestIn>,
 ) -> Result<Json<BacktestOut>, Problem> {
     window.check()?;
-    let row = find::<RuleRow>(&state, &id).await?;
+    let row = find::<RuleRow>(&database, &id).await?;
     let spec = row.spec().ok_or_else(|| Problem::not_found("Rule"))?;
-    Ok(Json(test(&state, spec, &window).await?))
+    Ok(Json(test(&database, &server_clock, &datapoint_ids, spec, &window).await?))
 }
 
 /// Show when a rule that is not saved would have fired, as `POST /api/v1/rules/{id}/backtest` does for one that is. A newer
@@ -95,16 +100,19 @@ pub(crate) async fn backtest(
     responses((status = 200, body = BacktestOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn backtest_draft(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(server_clock): State<SharedServerClock>,
+    State(datapoint_ids): State<IdKey>,
+    State(backtests): State<Arc<Backtests>>,
     Admin(current): Admin,
     JsonBody(DraftBacktestIn { rule, from, to }): JsonBody<DraftBacktestIn>,
 ) -> Result<Json<BacktestOut>, Problem> {
     let window = BacktestIn { from, to };
     window.check()?;
-    let superseded = state.backtests.begin(current.id);
+    let superseded = backtests.begin(current.id);
     let tested = async {
-        let spec = rule.specify(&state).await.map_err(|problem| problem.within("rule"))?;
-        test(&state, spec, &window).await
+        let spec = rule.specify(&database).await.map_err(|problem| problem.within("rule"))?;
+        test(&database, &server_clock, &datapoint_ids, spec, &window).await
     };
     tokio::select! {
         () = superseded.cancelled() => {
@@ -120,9 +128,15 @@ impl BacktestIn {
     }
 }
 
-async fn test(state: &Gateway, spec: RuleSpec, window: &BacktestIn) -> Result<BacktestOut, Problem> {
-    let points = match channel_number(&state.pool, spec.channel.0).await? {
-        Some(channel) => recorded(&state.pool, channel, (window.from, window.to), MAX_POINTS).await?,
+async fn test(
+    database: &Database,
+    server_clock: &SharedServerClock,
+    datapoint_ids: &IdKey,
+    spec: RuleSpec,
+    window: &BacktestIn,
+) -> Result<BacktestOut, Problem> {
+    let points = match channel_number(&database.primary, spec.channel.0).await? {
+        Some(channel) => recorded(&database.primary, channel, (window.from, window.to), MAX_POINTS).await?,
         None => Some(Vec::new()),
     };
     let too_many = || Problem::field("from", format!("and to span more than {MAX_POINTS} datapoints"));
@@ -131,20 +145,32 @@ async fn test(state: &Gateway, spec: RuleSpec, window: &BacktestIn) -> Result<Ba
     match spec.alarm_terms() {
         Some(terms) => {
             let count = points.len();
-            let tested =
-                alarm_backtest::judge(state, (&spec, terms), points, (window.from, window.to)).await?;
+            let tested = alarm_backtest::judge(
+                database,
+                server_clock,
+                datapoint_ids,
+                (&spec, terms),
+                points,
+                (window.from, window.to),
+            )
+            .await?;
             let Tested { total, firings, intervals } = tested;
             Ok(BacktestOut { datapoints: count, total, firings, intervals: Some(intervals) })
         }
-        None => judge(state, &spec, &points).await,
+        None => judge(database, datapoint_ids, &spec, &points).await,
     }
 }
 
-async fn judge(state: &Gateway, spec: &RuleSpec, points: &[Datapoint]) -> Result<BacktestOut, Problem> {
+async fn judge(
+    database: &Database,
+    datapoint_ids: &IdKey,
+    spec: &RuleSpec,
+    points: &[Datapoint],
+) -> Result<BacktestOut, Problem> {
     // When a point came in is asked for only where it matters.
     let matters: Vec<_> = points.iter().filter(|point| spec.condition.holds(point.point.value)).collect();
     let places: Vec<_> = matters.iter().map(|point| (point.point.position, point.day)).collect();
-    let times: HashMap<i64, DateTime<Utc>> = recorded_times(&state.pool, &places).await?;
+    let times: HashMap<i64, DateTime<Utc>> = recorded_times(&database.primary, &places).await?;
     let mut judge = Judge::new(spec, &[], History::default());
     let (mut total, mut firings) = (0, Vec::new());
     for point in matters {
@@ -154,7 +180,7 @@ async fn judge(state: &Gateway, spec: &RuleSpec, points: &[Datapoint]) -> Result
         if judge.fires(at, value, received) {
             total += 1;
             if firings.len() < MAX_FIRINGS {
-                let datapoint_public_id = state.datapoint_ids.id(place).to_string();
+                let datapoint_public_id = datapoint_ids.id(place).to_string();
                 let time = moment(point.point.time);
                 firings.push(BacktestFiringOut { datapoint_public_id, value, time, received });
             }

@@ -13,6 +13,7 @@ use signalbox_domain::{
 };
 use signalbox_egress::Target;
 use signalbox_projections::automation::contacts::{self, ContactFilter, ContactRow};
+use signalbox_sealing::Sealer;
 use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
@@ -27,8 +28,7 @@ use crate::{
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, changed, find, find_at, shown},
-    services::replica::Database,
-    state::{AppState, State as Gateway},
+    services::{commands::Commands, replica::Database},
     target,
 };
 
@@ -179,12 +179,12 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/contacts/{id}", tag = "contacts", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_contact",
     responses((status = 200, body = ContactOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    find_at::<ContactRow>(&state, &id, at).await.map(shown)
+    find_at::<ContactRow>(&database, &id, at).await.map(shown)
 }
 
 /// Create a contact. Rules that name it in `contact_ids` notify it of their alarms.
@@ -192,7 +192,9 @@ pub(crate) async fn get(
     responses((status = 201, body = ContactCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(sealer): State<Sealer>,
     Admin(user): Admin,
     context: RequestContext,
     JsonBody(contact): JsonBody<ContactIn>,
@@ -202,13 +204,13 @@ pub(crate) async fn create(
     let given = Given { address, url, format, secret: secret.map(Some) };
     let spec = ContactSpec {
         name,
-        destination: given.destination(&state, id, kind)?,
+        destination: given.destination(&sealer, id, kind)?,
         quiet_hours: quiet_hours.map(QuietHours::try_from).transpose()?,
     };
     let command = ContactCommand::Create(NewContact { owner: user.id, spec });
     let metadata = context.metadata(user.actor(), "create contact");
-    let written = state.write::<Contact>(id, None, &metadata, &command).await?;
-    let row = find_at::<ContactRow>(&state, &id.to_string(), written.unseen).await?;
+    let written = commands.write::<Contact>(id, None, &metadata, &command).await?;
+    let row = find_at::<ContactRow>(&database, &id.to_string(), written.unseen).await?;
     let (version, location) = (row.version, format!("/api/v1/contacts/{}", row.id));
     let message = "Contact successfully created.";
     let out = ContactCreatedOut { status: "success", message, contact: row.into() };
@@ -220,7 +222,9 @@ pub(crate) async fn create(
     responses((status = 200, body = ContactOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(sealer): State<Sealer>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -234,30 +238,31 @@ pub(crate) async fn update(
     let destination =
         given.address.clone().map(|address| DestinationChanges::Email { address: Some(address) });
     let mut changes = ContactChanges { name, destination, quiet_hours };
-    let row = find::<ContactRow>(&state, &id).await.map_err(|missing| {
+    let row = find::<ContactRow>(&database, &id).await.map_err(|missing| {
         judged::<Contact>(missing, [examples::contact(), ContactCommand::Change(changes.clone())])
     })?;
-    changes.destination = given.changes(&state, row.id, kind_of(&row.destination))?;
+    changes.destination = given.changes(&sealer, row.id, kind_of(&row.destination))?;
     let metadata = context.metadata(user.actor(), "change contact");
     // The aggregate completes omitted fields, so concurrent changes lose nothing.
     let command = ContactCommand::Change(changes);
-    let written = state.write::<Contact>(row.id, version, &metadata, &command).await?;
-    changed::<ContactRow>(&state, &id, written).await
+    let written = commands.write::<Contact>(row.id, version, &metadata, &command).await?;
+    changed::<ContactRow>(&database, &id, written).await
 }
 
 /// Delete a contact with its messages; what waits for it is not sent any more, and rules that name it notify the others.
 #[utoipa::path(delete, path = "/api/v1/contacts/{id}", tag = "contacts", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_contact",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find::<ContactRow>(&state, &id).await?;
+    let row = find::<ContactRow>(&database, &id).await?;
     let metadata = context.metadata(user.actor(), "delete contact");
-    let written = state.write::<Contact>(row.id, version, &metadata, &ContactCommand::Delete).await?;
+    let written = commands.write::<Contact>(row.id, version, &metadata, &ContactCommand::Delete).await?;
     Ok(answer::success(written, "Contact successfully deleted."))
 }
 
@@ -328,7 +333,7 @@ impl Given {
         Ok(())
     }
 
-    fn destination(self, state: &Gateway, id: Uuid, kind: ContactKind) -> Result<Destination, Problem> {
+    fn destination(self, sealer: &Sealer, id: Uuid, kind: ContactKind) -> Result<Destination, Problem> {
         self.check(kind)?;
         let required = |field| {
             move || Problem::field(field, format!("is required for contacts of kind {}", kind.as_str()))
@@ -340,7 +345,7 @@ impl Given {
             ContactKind::Chat => {
                 let url = self.url.ok_or_else(required("url"))?;
                 let format = self.format.ok_or_else(required("format"))?;
-                let SealedAddress { sealed, host } = sealed_address(state, id, &url)?;
+                let SealedAddress { sealed, host } = sealed_address(sealer, id, &url)?;
                 Destination::Chat { format, sealed, host }
             }
             ContactKind::Webhook => {
@@ -348,7 +353,7 @@ impl Given {
                 let secret = valid_secret(self.secret.flatten())?;
                 Destination::Webhook {
                     url,
-                    sealed_secret: secret.map(|secret| seal(state, id, &secret)).transpose()?,
+                    sealed_secret: secret.map(|secret| seal(sealer, id, &secret)).transpose()?,
                 }
             }
         })
@@ -357,7 +362,7 @@ impl Given {
     /// The changes of a contact of `kind`; `None` without any.
     fn changes(
         self,
-        state: &Gateway,
+        sealer: &Sealer,
         id: Uuid,
         kind: ContactKind,
     ) -> Result<Option<DestinationChanges>, Problem> {
@@ -368,14 +373,14 @@ impl Given {
         Ok(Some(match kind {
             ContactKind::Email => DestinationChanges::Email { address: self.address },
             ContactKind::Chat => {
-                let address = self.url.map(|url| sealed_address(state, id, &url)).transpose()?;
+                let address = self.url.map(|url| sealed_address(sealer, id, &url)).transpose()?;
                 DestinationChanges::Chat { format: self.format, address }
             }
             ContactKind::Webhook => {
                 let secret = match self.secret.map(valid_secret).transpose()? {
                     None => SecretChange::Keep,
                     Some(None) => SecretChange::Clear,
-                    Some(Some(secret)) => SecretChange::Seal(seal(state, id, &secret)?),
+                    Some(Some(secret)) => SecretChange::Seal(seal(sealer, id, &secret)?),
                 };
                 let url = self.url.as_deref().map(valid_url).transpose()?;
                 DestinationChanges::Webhook { url, secret }
@@ -384,15 +389,15 @@ impl Given {
     }
 }
 
-fn seal(state: &Gateway, id: Uuid, text: &str) -> Result<String, Problem> {
-    state.sealer.seal(id, text).map_err(|error| Problem::internal(&error))
+fn seal(sealer: &Sealer, id: Uuid, text: &str) -> Result<String, Problem> {
+    sealer.seal(id, text).map_err(|error| Problem::internal(&error))
 }
 
 /// The address of an incoming webhook, which is a secret: its knowledge permits to write.
-fn sealed_address(state: &Gateway, id: Uuid, url: &str) -> Result<SealedAddress, Problem> {
+fn sealed_address(sealer: &Sealer, id: Uuid, url: &str) -> Result<SealedAddress, Problem> {
     let url = clean_text(url, target::MAX_LENGTH).map_err(|error| Problem::field("url", error))?;
     let target: Target = url.parse().map_err(|error| Problem::field("url", error))?;
-    Ok(SealedAddress { sealed: seal(state, id, &url)?, host: target.host().to_owned() })
+    Ok(SealedAddress { sealed: seal(sealer, id, &url)?, host: target.host().to_owned() })
 }
 
 impl TryFrom<QuietHoursIn> for QuietHours {

@@ -28,7 +28,8 @@ use crate::{
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
     resource::find,
-    state::{AppState, State as Gateway, Written},
+    services::{commands::Commands, replica::Database},
+    state::Written,
 };
 
 /// Deliveries that one request makes again.
@@ -140,7 +141,7 @@ pub(crate) struct RedeliveredOut {
     responses((status = 200, body = Page<DeliveryOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Text(id): Text,
     Params(envelope): Params<EnvelopeParams>,
@@ -148,13 +149,13 @@ pub(crate) async fn list(
     Params(params): Params<DeliveryParams>,
 ) -> Result<Json<Page<DeliveryOut>>, Problem> {
     let page = envelope.page()?;
-    let webhook = find::<WebhookRow>(&state, &id).await?;
-    listed(&state, webhook.id, params, (sort.order(), page), envelope).await
+    let webhook = find::<WebhookRow>(&database, &id).await?;
+    listed(&database, webhook.id, params, (sort.order(), page), envelope).await
 }
 
 /// A page of the deliveries to the subscription or contact `receiver`.
 pub(super) async fn listed(
-    state: &Gateway,
+    database: &Database,
     receiver: Uuid,
     params: DeliveryParams,
     (order, page): (Order, rows::Page),
@@ -163,7 +164,7 @@ pub(super) async fn listed(
     let DeliveryParams { status, event_type, from, to } = params;
     let filter = DeliveryFilter { status: status.map(Status::as_str), event_type, from, to };
     let (rows, total) =
-        state.read(|pool| deliveries::deliveries(pool, receiver, &filter, order, page)).await?;
+        database.read(|pool| deliveries::deliveries(pool, receiver, &filter, order, page)).await?;
     Ok(Json(envelope.envelope(total, rows.iter().map(Into::into).collect())))
 }
 
@@ -171,23 +172,23 @@ pub(super) async fn listed(
 #[utoipa::path(get, path = "/api/v1/webhooks/{id}/deliveries/{did}", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,), ("did" = String, Path,), AtParams), operation_id = "get_delivery",
     responses((status = 200, body = DeliveryDetailOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     path: Texts,
     AsOf(at): AsOf,
 ) -> Result<Json<DeliveryDetailOut>, Problem> {
-    let now = find_delivery(&state, &path).await?;
-    detailed(&state, now, at).await
+    let now = find_delivery(&database, &path).await?;
+    detailed(&database, now, at).await
 }
 
 /// The delivery `now` as it was `at`, with its body and attempts.
 pub(super) async fn detailed(
-    state: &Gateway,
+    database: &Database,
     now: DeliveryRow,
     at: Option<At>,
 ) -> Result<Json<DeliveryDetailOut>, Problem> {
-    let row = find_at(state, now, at).await?;
-    let bodies = Bodies::at(&state.pool, &[row.position]).await;
+    let row = find_at(database, now, at).await?;
+    let bodies = Bodies::at(&database.primary, &[row.position]).await;
     let body = match bodies.and_then(|mut bodies| bodies.take(row.id, row.position)) {
         Ok(body) => Some(body),
         // Its attempts are shown all the same; the worker that cannot send it reports why.
@@ -205,27 +206,29 @@ pub(super) async fn detailed(
     operation_id = "redeliver",
     responses((status = 200, body = DeliveryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut)))]
 pub(crate) async fn redeliver(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Admin(user): Admin,
     path: Texts,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find_delivery(&state, &path).await?;
-    delivered_again(&state, row, context.metadata(user.actor(), "redeliver")).await
+    let row = find_delivery(&database, &path).await?;
+    delivered_again(&database, &commands, row, context.metadata(user.actor(), "redeliver")).await
 }
 
 /// The answer to a request by which `row` is delivered again.
 pub(super) async fn delivered_again(
-    state: &Gateway,
+    database: &Database,
+    commands: &Commands,
     row: DeliveryRow,
     metadata: Metadata,
 ) -> Result<Response, Problem> {
     let command =
-        DeliveryBatchCommand::Redeliver { at: state.server_time().await?, ids: vec![DeliveryId(row.id)] };
-    let written = state.write::<DeliveryBatch>(row.consignment_id, None, &metadata, &command).await?;
+        DeliveryBatchCommand::Redeliver { at: database.time().await?, ids: vec![DeliveryId(row.id)] };
+    let written = commands.write::<DeliveryBatch>(row.consignment_id, None, &metadata, &command).await?;
     let row = match written.unseen {
-        None => find_in(state, row.webhook_id, row.id).await?,
-        at => find_at(state, row, at).await?,
+        None => find_in(database, row.webhook_id, row.id).await?,
+        at => find_at(database, row, at).await?,
     };
     Ok(answer::written(written, StatusCode::OK, None, &DeliveryOut::from(&row)))
 }
@@ -235,26 +238,27 @@ pub(super) async fn delivered_again(
     responses((status = 200, body = RedeliveredOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn redeliver_failed(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,
     JsonBody(wanted): JsonBody<RedeliverIn>,
 ) -> Result<Response, Problem> {
-    let webhook = find::<WebhookRow>(&state, &id).await?;
-    let dead = deliveries::dead_since(&state.pool, webhook.id, wanted.since, MOST_AT_ONCE).await?;
+    let webhook = find::<WebhookRow>(&database, &id).await?;
+    let dead = deliveries::dead_since(&database.primary, webhook.id, wanted.since, MOST_AT_ONCE).await?;
     let (redelivered, more) = (dead.len(), dead.len() as i64 == MOST_AT_ONCE);
     let mut batches = BTreeMap::<Uuid, Vec<DeliveryId>>::new();
     for (batch, delivery) in dead {
         batches.entry(batch).or_default().push(DeliveryId(delivery));
     }
-    let at = state.server_time().await?;
+    let at = database.time().await?;
     let sent = stream::iter(batches).map(|(batch, ids)| {
         let metadata = context.metadata(user.actor(), &format!("redeliver {batch}"));
-        let state = state.clone();
+        let commands = commands.clone();
         async move {
             let command = DeliveryBatchCommand::Redeliver { at, ids };
-            state.write::<DeliveryBatch>(batch, None, &metadata, &command).await
+            commands.write::<DeliveryBatch>(batch, None, &metadata, &command).await
         }
     });
     let written: Vec<Written> = sent.buffer_unordered(CONCURRENT).try_collect().await?;
@@ -265,21 +269,21 @@ pub(crate) async fn redeliver_failed(
     Ok(answer::written(Written { unseen, repeated }, StatusCode::OK, None, &out))
 }
 
-async fn find_delivery(state: &Gateway, Texts(webhook, id): &Texts) -> Result<DeliveryRow, Problem> {
-    let webhook = find::<WebhookRow>(state, webhook).await?;
-    find_in(state, webhook.id, key("Delivery", id)?).await
+async fn find_delivery(database: &Database, Texts(webhook, id): &Texts) -> Result<DeliveryRow, Problem> {
+    let webhook = find::<WebhookRow>(database, webhook).await?;
+    find_in(database, webhook.id, key("Delivery", id)?).await
 }
 
 /// The delivery `id` to the subscription or contact `receiver`.
-pub(super) async fn find_in(state: &Gateway, receiver: Uuid, id: Uuid) -> Result<DeliveryRow, Problem> {
-    let found = state.read(|pool| deliveries::delivery(pool, receiver, id)).await?;
+pub(super) async fn find_in(database: &Database, receiver: Uuid, id: Uuid) -> Result<DeliveryRow, Problem> {
+    let found = database.read(|pool| deliveries::delivery(pool, receiver, id)).await?;
     found.ok_or_else(|| Problem::not_found("Delivery"))
 }
 
 /// The delivery `now` as it was `at`, or as it is.
-async fn find_at(state: &Gateway, now: DeliveryRow, at: Option<At>) -> Result<DeliveryRow, Problem> {
+async fn find_at(database: &Database, now: DeliveryRow, at: Option<At>) -> Result<DeliveryRow, Problem> {
     let Some(at) = at else { return Ok(now) };
-    there("Delivery", past_delivery(&state.pool, now.consignment_id, now.id, at).await?)
+    there("Delivery", past_delivery(&database.primary, now.consignment_id, now.id, at).await?)
 }
 
 impl Status {

@@ -1,6 +1,7 @@
 //! Messages to contacts: a test, those that were sent, and their repetition.
 
 use axum::{Json, extract::State, http::StatusCode, response::Response};
+use signalbox_database::SharedServerClock;
 use signalbox_domain::{
     automation::{DeliveryBatch, DeliveryBatchCommand, MessageDelivery, NewDelivery},
     kernel::{ContactId, DeliveryId},
@@ -23,7 +24,7 @@ use crate::{
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
     resource::find,
-    state::{AppState, State as Gateway},
+    services::{commands::Commands, replica::Database},
 };
 
 /// Send a contact a message that only shows that messages arrive. It is not grouped with others, and quiet hours do not hold it
@@ -31,14 +32,16 @@ use crate::{
 #[utoipa::path(post, path = "/api/v1/contacts/{id}/test", tag = "contacts", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "test_contact",
     responses((status = 201, body = DeliveryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut)))]
 pub(crate) async fn test(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(server_clock): State<SharedServerClock>,
     Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let contact = find::<ContactRow>(&state, &id).await?;
+    let contact = find::<ContactRow>(&database, &id).await?;
     let event_id = context.resource;
-    let body = MessageBody::test(event_id, contact.id, contact.name, state.server_clock.now());
+    let body = MessageBody::test(event_id, contact.id, contact.name, server_clock.now());
     let delivery = NewDelivery {
         id: DeliveryId(event_id),
         event_id,
@@ -48,10 +51,10 @@ pub(crate) async fn test(
     let message = MessageDelivery { contact: ContactId(contact.id), delivery, alarms: Vec::new() };
     let metadata = context.metadata(user.actor(), "test contact");
     let command = DeliveryBatchCommand::QueueMessage(message);
-    let written = state.write::<DeliveryBatch>(event_id, None, &metadata, &command).await?;
+    let written = commands.write::<DeliveryBatch>(event_id, None, &metadata, &command).await?;
     let row = match written.unseen {
-        None => find_in(&state, contact.id, event_id).await?,
-        Some(at) => there("Delivery", past_delivery(&state.pool, event_id, event_id, at).await?)?,
+        None => find_in(&database, contact.id, event_id).await?,
+        Some(at) => there("Delivery", past_delivery(&database.primary, event_id, event_id, at).await?)?,
     };
     let location = format!("/api/v1/contacts/{}/messages/{}", contact.id, row.id);
     Ok(answer::written(written, StatusCode::CREATED, Some(&location), &DeliveryOut::from(&row)))
@@ -62,7 +65,7 @@ pub(crate) async fn test(
     responses((status = 200, body = Page<DeliveryOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Text(id): Text,
     Params(envelope): Params<EnvelopeParams>,
@@ -70,21 +73,21 @@ pub(crate) async fn list(
     Params(params): Params<DeliveryParams>,
 ) -> Result<Json<Page<DeliveryOut>>, Problem> {
     let page = envelope.page()?;
-    let contact = find::<ContactRow>(&state, &id).await?;
-    listed(&state, contact.id, params, (sort.order(), page), envelope).await
+    let contact = find::<ContactRow>(&database, &id).await?;
+    listed(&database, contact.id, params, (sort.order(), page), envelope).await
 }
 
 /// One message, with its body and its attempts. The messages of a contact that was deleted are gone, with their past.
 #[utoipa::path(get, path = "/api/v1/contacts/{id}/messages/{mid}", tag = "contacts", security(("jwt" = [])), params(("id" = String, Path,), ("mid" = String, Path,), AtParams), operation_id = "get_message",
     responses((status = 200, body = DeliveryDetailOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     path: Texts,
     AsOf(at): AsOf,
 ) -> Result<Json<DeliveryDetailOut>, Problem> {
-    let row = find_delivery(&state, &path).await?;
-    detailed(&state, row, at).await
+    let row = find_delivery(&database, &path).await?;
+    detailed(&database, row, at).await
 }
 
 /// Send a message again that was delivered or given up, with attempts of its own as many as at first.
@@ -92,16 +95,17 @@ pub(crate) async fn get(
     operation_id = "redeliver_message",
     responses((status = 200, body = DeliveryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut)))]
 pub(crate) async fn redeliver(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Admin(user): Admin,
     path: Texts,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find_delivery(&state, &path).await?;
-    delivered_again(&state, row, context.metadata(user.actor(), "redeliver message")).await
+    let row = find_delivery(&database, &path).await?;
+    delivered_again(&database, &commands, row, context.metadata(user.actor(), "redeliver message")).await
 }
 
-async fn find_delivery(state: &Gateway, Texts(contact, id): &Texts) -> Result<DeliveryRow, Problem> {
-    let contact = find::<ContactRow>(state, contact).await?;
-    find_in(state, contact.id, key("Delivery", id)?).await
+async fn find_delivery(database: &Database, Texts(contact, id): &Texts) -> Result<DeliveryRow, Problem> {
+    let contact = find::<ContactRow>(database, contact).await?;
+    find_in(database, contact.id, key("Delivery", id)?).await
 }

@@ -18,7 +18,7 @@ use crate::{
     history::{RestoreIn, VersionOut, content, earlier, restoring},
     problem::{Problem, ProblemOut},
     resource::{changed, find},
-    state::AppState,
+    services::{commands::Commands, replica::Database},
 };
 
 /// Fields that change without a version.
@@ -29,16 +29,16 @@ const BY_ITSELF: [&str; 4] = ["last_triggered_at", "silence_comment", "silenced_
     responses((status = 200, body = Page<VersionOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn history(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Text(id): Text,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<VersionOut>,
 ) -> Result<Json<Page<VersionOut>>, Problem> {
     let page = envelope.page()?;
-    let row = find::<RuleRow>(&state, &id).await?;
+    let row = find::<RuleRow>(&database, &id).await?;
     let (versions, total) =
-        register::history::<RuleRow, _>(&state.pool, row.id, (sort.order(), page), |rows, id| {
+        register::history::<RuleRow, _>(&database.primary, row.id, (sort.order(), page), |rows, id| {
             content(&RuleOut::from(RuleRow::of(rows, id)?.clone()), &BY_ITSELF)
         })
         .await?;
@@ -50,21 +50,22 @@ pub(crate) async fn history(
     responses((status = 200, body = RuleOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn restore(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
     JsonBody(RestoreIn { version: target }): JsonBody<RestoreIn>,
 ) -> Result<Response, Problem> {
-    let key = find::<RuleRow>(&state, &id).await?.id;
-    let then: RuleRow = earlier(&state, "Rule", key, target).await?;
+    let key = find::<RuleRow>(&database, &id).await?.id;
+    let then: RuleRow = earlier(&database, "Rule", key, target).await?;
     let spec = then.spec().ok_or_else(|| Problem::internal(&"a rule of words that are not known"))?;
-    channel(&state, &spec.channel.to_string()).await?;
+    channel(&database, &spec.channel.to_string()).await?;
     let command = RuleCommand::Change { changes: all_of(spec), after: 0 };
     let metadata = restoring(context.metadata(user.actor(), "restore rule"), target);
-    let written = state.write::<Rule>(key, version, &metadata, &command).await?;
-    changed::<RuleRow>(&state, &id, written).await
+    let written = commands.write::<Rule>(key, version, &metadata, &command).await?;
+    changed::<RuleRow>(&database, &id, written).await
 }
 
 /// Changes that make `spec` out of any other.

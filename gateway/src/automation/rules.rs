@@ -28,8 +28,7 @@ use crate::{
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, changed, find, find_at, shown},
-    services::replica::Database,
-    state::{AppState, State as Gateway},
+    services::{commands::Commands, replica::Database},
 };
 
 /// Seconds between two firings, if nothing else is said.
@@ -159,7 +158,7 @@ pub(crate) struct RuleIn {
 
 impl RuleIn {
     /// The rule that the body describes. Its own faults are reported before its event is looked up.
-    pub(super) async fn specify(self, state: &Gateway) -> Result<RuleSpec, Problem> {
+    pub(super) async fn specify(self, database: &Database) -> Result<RuleSpec, Problem> {
         let alarm = AlarmChanges {
             alarm: self.alarm,
             for_seconds: self.for_seconds.map(|seconds| Some(seconds.get())),
@@ -192,7 +191,7 @@ impl RuleIn {
             notify: notify.apply(NotificationSpec::default()),
         };
         let spec = spec.validate()?;
-        Ok(RuleSpec { channel: channel(state, &self.event_public_id).await?, ..spec })
+        Ok(RuleSpec { channel: channel(database, &self.event_public_id).await?, ..spec })
     }
 }
 
@@ -312,12 +311,12 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/rules/{id}", tag = "rules", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_rule",
     responses((status = 200, body = RuleOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    find_at::<RuleRow>(&state, &id, at).await.map(shown)
+    find_at::<RuleRow>(&database, &id, at).await.map(shown)
 }
 
 /// Create a rule. It watches every datapoint that is sent after the answer.
@@ -325,16 +324,17 @@ pub(crate) async fn get(
     responses((status = 201, body = RuleCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Admin(user): Admin,
     context: RequestContext,
     JsonBody(rule): JsonBody<RuleIn>,
 ) -> Result<Response, Problem> {
-    let spec = rule.specify(&state).await?;
+    let spec = rule.specify(&database).await?;
     let command = RuleCommand::Create(NewRule { owner: user.id, spec, after: 0 });
     let metadata = context.metadata(user.actor(), "create rule");
-    let written = state.write::<Rule>(context.resource, None, &metadata, &command).await?;
-    let row = find_at::<RuleRow>(&state, &context.resource.to_string(), written.unseen).await?;
+    let written = commands.write::<Rule>(context.resource, None, &metadata, &command).await?;
+    let row = find_at::<RuleRow>(&database, &context.resource.to_string(), written.unseen).await?;
     let (version, location) = (row.version, format!("/api/v1/rules/{}", row.id));
     let out = RuleCreatedOut { status: "success", message: "Rule successfully created.", rule: row.into() };
     Ok(answer::created(written, &location, version, &out))
@@ -345,7 +345,8 @@ pub(crate) async fn create(
     responses((status = 200, body = RuleOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -384,7 +385,7 @@ pub(crate) async fn update(
             escalation_contacts: listed(changes.escalation_contact_ids)?,
         },
     };
-    let row = find::<RuleRow>(&state, &id).await.map_err(|missing| {
+    let row = find::<RuleRow>(&database, &id).await.map_err(|missing| {
         let change = RuleCommand::Change { changes: changes.clone(), after: 0 };
         judged::<Rule>(missing, [examples::rule(), change])
     })?;
@@ -394,31 +395,33 @@ pub(crate) async fn update(
         None => row.enabled,
     };
     match &event {
-        Some(id) => changes.channel = Some(channel(&state, id).await?),
+        Some(id) => changes.channel = Some(channel(&database, id).await?),
         // No value can end the alarm of a channel that is gone.
-        None if is_enabled => drop(channel(&state, &row.channel_id.to_string()).await?),
+        None if is_enabled => drop(channel(&database, &row.channel_id.to_string()).await?),
         None => {}
     }
     // The aggregate completes omitted fields, so concurrent changes lose nothing.
     let command = RuleCommand::Change { changes, after: 0 };
     let metadata = context.metadata(user.actor(), "change rule");
-    let written = state.write::<Rule>(row.id, version, &metadata, &command).await?;
-    changed::<RuleRow>(&state, &id, written).await
+    let written = commands.write::<Rule>(row.id, version, &metadata, &command).await?;
+    changed::<RuleRow>(&database, &id, written).await
 }
 
 /// Delete a rule.
 #[utoipa::path(delete, path = "/api/v1/rules/{id}", tag = "rules", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_rule",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find::<RuleRow>(&state, &id).await?;
+    let row = find::<RuleRow>(&database, &id).await?;
     let metadata = context.metadata(user.actor(), "delete rule");
-    let written = state.write::<Rule>(row.id, version, &metadata, &RuleCommand::Delete { after: 0 }).await?;
+    let written =
+        commands.write::<Rule>(row.id, version, &metadata, &RuleCommand::Delete { after: 0 }).await?;
     Ok(answer::success(written, "Rule successfully deleted."))
 }
 
@@ -440,11 +443,11 @@ impl Shown for RuleRow {
 }
 
 /// The channel that a client calls `id`.
-pub(super) async fn channel(state: &Gateway, id: &str) -> Result<ChannelId, Problem> {
+pub(super) async fn channel(database: &Database, id: &str) -> Result<ChannelId, Problem> {
     if id.contains('\0') || id.len() > 255 {
         return Err(Problem::field("event_public_id", "must be the id of an event"));
     }
-    Ok(ChannelId(find::<ChannelRow>(state, id).await?.id))
+    Ok(ChannelId(find::<ChannelRow>(database, id).await?.id))
 }
 
 /// The contacts that a client calls `ids`.

@@ -17,7 +17,7 @@ use crate::{
     history::{RestoreIn, SECRET, VersionOut, content, earlier, restoring},
     problem::{Problem, ProblemOut},
     resource::{changed, find},
-    state::AppState,
+    services::{commands::Commands, replica::Database},
 };
 
 /// Fields that change without a user, and the field that is derived from the secret.
@@ -29,16 +29,16 @@ const BY_ITSELF: [&str; 4] = ["failing_since", "replaying", "updated_on", "has_s
     responses((status = 200, body = Page<VersionOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn history(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Text(id): Text,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<VersionOut>,
 ) -> Result<Json<Page<VersionOut>>, Problem> {
     let page = envelope.page()?;
-    let row = find::<WebhookRow>(&state, &id).await?;
+    let row = find::<WebhookRow>(&database, &id).await?;
     let (versions, total) =
-        register::history::<WebhookRow, _>(&state.pool, row.id, (sort.order(), page), |rows, id| {
+        register::history::<WebhookRow, _>(&database.primary, row.id, (sort.order(), page), |rows, id| {
             shown(WebhookRow::of(rows, id)?.clone())
         })
         .await?;
@@ -57,15 +57,16 @@ fn shown(row: WebhookRow) -> Option<Value> {
     responses((status = 200, body = WebhookOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn restore(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
     JsonBody(RestoreIn { version: wanted }): JsonBody<RestoreIn>,
 ) -> Result<Response, Problem> {
-    let key = find::<WebhookRow>(&state, &id).await?.id;
-    let then: WebhookRow = earlier(&state, "Webhook", key, wanted).await?;
+    let key = find::<WebhookRow>(&database, &id).await?.id;
+    let then: WebhookRow = earlier(&database, "Webhook", key, wanted).await?;
     let changes = WebhookChanges {
         retry: Some(then.retry()),
         url: Some(then.url),
@@ -75,6 +76,7 @@ pub(crate) async fn restore(
         ..WebhookChanges::default()
     };
     let metadata = restoring(context.metadata(user.actor(), "restore webhook"), wanted);
-    let written = state.write::<Webhook>(key, version, &metadata, &WebhookCommand::Change(changes)).await?;
-    changed::<WebhookRow>(&state, &id, written).await
+    let written =
+        commands.write::<Webhook>(key, version, &metadata, &WebhookCommand::Change(changes)).await?;
+    changed::<WebhookRow>(&database, &id, written).await
 }

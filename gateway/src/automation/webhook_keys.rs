@@ -3,10 +3,11 @@
 use serde::{Deserialize, Serialize};
 use signalbox_domain::automation::{KeyChange, SigningKey};
 use signalbox_projections::automation::WebhookRow;
+use signalbox_sealing::Sealer;
 use signalbox_standard_webhooks::{PrivateKey, is_standard_secret, secret_of};
 use uuid::Uuid;
 
-use crate::{context::RequestContext, problem::Problem, state::State as Gateway};
+use crate::{context::RequestContext, idempotency::Repetitions, problem::Problem};
 
 /// Longest secret, in characters.
 pub(crate) const MAX_SECRET: usize = 255;
@@ -44,7 +45,8 @@ pub(super) struct NewSecret {
 impl NewSecret {
     /// The secret that a request gives or asks for, if it does either.
     pub(super) async fn of(
-        state: &Gateway,
+        sealer: &Sealer,
+        repetitions: &Repetitions,
         context: &RequestContext,
         webhook: Uuid,
         given: Option<String>,
@@ -54,11 +56,11 @@ impl NewSecret {
             (None, false) => return Ok(None),
             (Some(text), _) => (text, false),
             (None, true) => {
-                let random = context.secret(state).await?.derive("webhook secret", webhook)?;
+                let random = context.secret(repetitions).await?.derive("webhook secret", webhook)?;
                 (secret_of(&random), true)
             }
         };
-        let sealed = state.sealer.seal(webhook, &text).map_err(|error| Problem::internal(&error))?;
+        let sealed = sealer.seal(webhook, &text).map_err(|error| Problem::internal(&error))?;
         Ok(Some(Self { text, sealed, is_made }))
     }
 
@@ -71,13 +73,13 @@ impl NewSecret {
     /// Its text, if it was made for this request and is the one of `row`.
     pub(super) async fn shown(
         secret: Option<Self>,
-        state: &Gateway,
+        sealer: &Sealer,
         row: &WebhookRow,
     ) -> Result<Option<String>, Problem> {
         let (Some(Self { text, is_made: true, .. }), Some(sealed)) = (secret, &row.sealed_secret) else {
             return Ok(None);
         };
-        let present = state.sealer.unseal(row.id, sealed).await.map_err(|error| Problem::internal(&error))?;
+        let present = sealer.unseal(row.id, sealed).await.map_err(|error| Problem::internal(&error))?;
         if present.expose() == text {
             return Ok(Some(text));
         }
@@ -108,20 +110,22 @@ pub(super) fn one_of(given: Option<&String>, generate: bool) -> Result<(), Probl
 
 /// A new key pair.
 pub(super) async fn new_key(
-    state: &Gateway,
+    sealer: &Sealer,
+    repetitions: &Repetitions,
     context: &RequestContext,
     webhook: Uuid,
 ) -> Result<SigningKey, Problem> {
-    let random = context.secret(state).await?.derive("webhook key", webhook)?;
+    let random = context.secret(repetitions).await?.derive("webhook key", webhook)?;
     let public = PrivateKey::of(&random).map_err(|error| Problem::internal(&error))?.public();
     let text = PrivateKey::text_of(&random);
-    let sealed = state.sealer.seal(webhook, &text).map_err(|error| Problem::internal(&error))?;
+    let sealed = sealer.seal(webhook, &text).map_err(|error| Problem::internal(&error))?;
     Ok(SigningKey { sealed, public })
 }
 
 /// The change that a requested scheme means.
 pub(super) async fn key_change(
-    state: &Gateway,
+    sealer: &Sealer,
+    repetitions: &Repetitions,
     context: &RequestContext,
     webhook: Uuid,
     scheme: Option<Scheme>,
@@ -129,6 +133,6 @@ pub(super) async fn key_change(
     Ok(match scheme {
         None => KeyChange::Keep,
         Some(Scheme::V1) => KeyChange::Clear,
-        Some(Scheme::V1a) => KeyChange::Provide(new_key(state, context, webhook).await?),
+        Some(Scheme::V1a) => KeyChange::Provide(new_key(sealer, repetitions, context, webhook).await?),
     })
 }

@@ -5,6 +5,7 @@ use chrono::TimeDelta;
 use serde::Deserialize;
 use signalbox_domain::automation::{Webhook, WebhookCommand};
 use signalbox_projections::automation::WebhookRow;
+use signalbox_sealing::Sealer;
 use utoipa::ToSchema;
 
 use super::{
@@ -15,9 +16,10 @@ use crate::{
     auth::Admin,
     context::RequestContext,
     extract::{OptionalBody, Text},
+    idempotency::Repetitions,
     problem::{Problem, ProblemOut},
     resource::{find, find_at},
-    state::AppState,
+    services::{commands::Commands, replica::Database},
 };
 
 /// Longest time that a replaced secret signs too, in seconds.
@@ -40,7 +42,10 @@ pub(crate) struct RotateSecretIn {
     responses((status = 200, body = WebhookChangedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn rotate(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(sealer): State<Sealer>,
+    State(repetitions): State<Repetitions>,
     Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,
@@ -50,15 +55,15 @@ pub(crate) async fn rotate(
     if seconds > MAX_KEEP_SECONDS {
         return Err(Problem::field("keep_old_seconds", format!("must be at most {MAX_KEEP_SECONDS}")));
     }
-    let webhook = find::<WebhookRow>(&state, &id).await?.id;
-    let now = state.server_time().await?;
+    let webhook = find::<WebhookRow>(&database, &id).await?.id;
+    let now = database.time().await?;
     let keep_until = (seconds > 0).then(|| now + TimeDelta::seconds(seconds.into()));
-    let secret = NewSecret::of(&state, &context, webhook, None, true).await?;
+    let secret = NewSecret::of(&sealer, &repetitions, &context, webhook, None, true).await?;
     let sealed_secret = secret.as_ref().map(|secret| secret.sealed.clone()).unwrap_or_default();
-    let key = new_key(&state, &context, webhook).await?;
+    let key = new_key(&sealer, &repetitions, &context, webhook).await?;
     let command = WebhookCommand::RotateSecret { sealed_secret, key, keep_until, at: Some(now) };
     let metadata = context.metadata(user.actor(), "rotate webhook secret");
-    let written = state.write::<Webhook>(webhook, None, &metadata, &command).await?;
-    let row = find_at::<WebhookRow>(&state, &id, written.unseen).await?;
-    changed(&state, written, row, secret).await
+    let written = commands.write::<Webhook>(webhook, None, &metadata, &command).await?;
+    let row = find_at::<WebhookRow>(&database, &id, written.unseen).await?;
+    changed(&sealer, written, row, secret).await
 }

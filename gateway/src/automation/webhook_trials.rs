@@ -4,6 +4,7 @@ use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use signalbox_database::SharedServerClock;
 use signalbox_domain::{
     automation::{
         DeliveryBatch, DeliveryBatchCommand, EventType, NewDelivery, Replay, Webhook, WebhookCommand,
@@ -27,7 +28,7 @@ use crate::{
     past::there,
     problem::{Problem, ProblemOut},
     resource::{find, find_at},
-    state::AppState,
+    services::{commands::Commands, replica::Database},
 };
 
 /// Type of the event that a test delivery carries; no subscription lists it.
@@ -90,27 +91,29 @@ pub(crate) struct DryRunEventOut {
 #[utoipa::path(post, path = "/api/v1/webhooks/{id}/test", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "test_webhook",
     responses((status = 201, body = DeliveryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut)))]
 pub(crate) async fn test(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(server_clock): State<SharedServerClock>,
     Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let webhook = find::<WebhookRow>(&state, &id).await?;
+    let webhook = find::<WebhookRow>(&database, &id).await?;
     if !webhook.enabled {
         let message = "The webhook is disabled and receives nothing: enable it first.";
         return Err(Problem::conflict("webhook_disabled", message));
     }
     let event_id = context.resource;
-    let time = state.server_clock.now().to_rfc3339_opts(SecondsFormat::Micros, false);
+    let time = server_clock.now().to_rfc3339_opts(SecondsFormat::Micros, false);
     let body = json!({"type": TEST_EVENT, "time": time, "id": event_id}).to_string();
     let event_type = TEST_EVENT.to_owned();
     let delivery = NewDelivery { id: DeliveryId(event_id), event_id, event_type, body };
     let command = DeliveryBatchCommand::Queue { webhook: WebhookId(webhook.id), deliveries: vec![delivery] };
     let metadata = context.metadata(user.actor(), "test webhook");
-    let written = state.write::<DeliveryBatch>(event_id, None, &metadata, &command).await?;
+    let written = commands.write::<DeliveryBatch>(event_id, None, &metadata, &command).await?;
     let row = match written.unseen {
-        None => deliveries::delivery(&state.pool, webhook.id, event_id).await?,
-        Some(at) => Some(there("Delivery", past_delivery(&state.pool, event_id, event_id, at).await?)?),
+        None => deliveries::delivery(&database.primary, webhook.id, event_id).await?,
+        Some(at) => Some(there("Delivery", past_delivery(&database.primary, event_id, event_id, at).await?)?),
     };
     let row = row.ok_or_else(|| Problem::not_found("Delivery"))?;
     let location = format!("/api/v1/webhooks/{}/deliveries/{}", webhook.id, row.id);
@@ -122,19 +125,20 @@ pub(crate) async fn test(
     responses((status = 202, body = WebhookOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn replay(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,
     JsonBody(wanted): JsonBody<ReplayIn>,
 ) -> Result<Response, Problem> {
     in_order(wanted.from, wanted.to)?;
-    let webhook = find::<WebhookRow>(&state, &id).await?;
-    let (after, last) = stretch(&state, wanted.from, wanted.to).await?;
+    let webhook = find::<WebhookRow>(&database, &id).await?;
+    let (after, last) = stretch(&database, wanted.from, wanted.to).await?;
     let command = WebhookCommand::Replay(Replay { id: context.resource, after, last });
     let metadata = context.metadata(user.actor(), "replay webhook");
-    let written = state.write::<Webhook>(webhook.id, None, &metadata, &command).await?;
-    let row = find_at::<WebhookRow>(&state, &id, written.unseen).await?;
+    let written = commands.write::<Webhook>(webhook.id, None, &metadata, &command).await?;
+    let row = find_at::<WebhookRow>(&database, &id, written.unseen).await?;
     Ok(answer::written(written, StatusCode::ACCEPTED, None, &WebhookOut::from(row)))
 }
 
@@ -143,15 +147,16 @@ pub(crate) async fn replay(
     responses((status = 200, body = DryRunOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn dry_run(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(server_clock): State<SharedServerClock>,
     _: Admin,
     Text(id): Text,
     JsonBody(wanted): JsonBody<DryRunIn>,
 ) -> Result<Json<DryRunOut>, Problem> {
-    let from = wanted.from.unwrap_or_else(|| state.server_clock.now() - TimeDelta::days(1));
+    let from = wanted.from.unwrap_or_else(|| server_clock.now() - TimeDelta::days(1));
     in_order(from, wanted.to)?;
-    let webhook = find::<WebhookRow>(&state, &id).await?;
-    let (mut after, last) = stretch(&state, from, wanted.to).await?;
+    let webhook = find::<WebhookRow>(&database, &id).await?;
+    let (mut after, last) = stretch(&database, from, wanted.to).await?;
     let lists = |event: &Outgoing| match &wanted.events {
         Some(events) => events.contains(&event.event_type) && webhook.filters.pass(&event.subject),
         None => webhook.receives(event.event_type.as_str(), &event.subject),
@@ -159,13 +164,13 @@ pub(crate) async fn dry_run(
     let end = last.min(after + LOOKED_AT);
     let mut out = DryRunOut { matched: 0, complete: end == last, data: Vec::new() };
     while after < end {
-        let mut connection = state.pool.acquire().await?;
+        let mut connection = database.primary.acquire().await?;
         let slice = read_all_with(&mut connection, after, PORTION.min(end - after), &PUBLISHED).await?;
         drop(connection);
         let Some(reached) = slice.last() else { break };
         after = reached;
         let events = slice.events;
-        let background = Background::of(&state.pool, &events, webhook.filters.ask_for_labels()).await?;
+        let background = Background::of(&database.primary, &events, webhook.filters.ask_for_labels()).await?;
         for recorded in events.iter().filter(|event| !event.payload.is_null()) {
             // An event that cannot be read is not sent either.
             let published = background.outgoing(recorded).ok().flatten();
@@ -193,14 +198,14 @@ fn in_order(from: DateTime<Utc>, to: Option<DateTime<Utc>>) -> Result<(), Proble
 
 /// The positions of what was recorded from `from` to `to`: after the first and up to the second.
 async fn stretch(
-    state: &AppState,
+    database: &Database,
     from: DateTime<Utc>,
     to: Option<DateTime<Utc>>,
 ) -> Result<(i64, i64), Problem> {
-    let after = position_before(&state.pool, from).await?;
+    let after = position_before(&database.primary, from).await?;
     let last = match to {
-        Some(to) => position_before(&state.pool, to).await?,
-        None => head_position(&state.pool).await?,
+        Some(to) => position_before(&database.primary, to).await?,
+        None => head_position(&database.primary).await?,
     };
     Ok((after, last.max(after)))
 }

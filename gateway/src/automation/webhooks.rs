@@ -1,7 +1,10 @@
+use std::sync::Arc;
+
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
+use signalbox_config::Config;
 use signalbox_domain::{
     automation::{
         EventType, KeyChange, NewWebhook, RetryPolicy, SecretChange, Severity, Webhook, WebhookChanges,
@@ -18,6 +21,7 @@ use signalbox_projections::{
     },
     register::{At, Past, StateError},
 };
+use signalbox_sealing::Sealer;
 use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
@@ -27,13 +31,15 @@ use crate::{
     answer::{self, Page, StatusOut},
     auth::Admin,
     context::RequestContext,
+    context_services::services,
     existence::{examples, judged},
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, not_null, present},
+    idempotency::Repetitions,
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, find, find_at, shown},
-    services::replica::Database,
-    state::{AppState, State as Gateway, Written},
+    services::{commands::Commands, replica::Database},
+    state::Written,
     target,
 };
 
@@ -197,6 +203,17 @@ pub(crate) struct WebhookParams {
     event: Option<EventType>,
 }
 
+services! {
+    /// Services that subscriptions are changed by.
+    WebhookServices {
+        commands: Commands,
+        config: Arc<Config>,
+        database: Database,
+        sealer: Sealer;
+        repetitions: Repetitions,
+    }
+}
+
 /// List webhook subscriptions, newest first.
 #[utoipa::path(get, path = "/api/v1/webhooks", tag = "webhooks", security(("jwt" = [])), params(EnvelopeParams, Sort<WebhookRow>, WebhookParams), operation_id = "list_webhooks",
     responses((status = 200, body = Page<WebhookOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
@@ -218,12 +235,12 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/webhooks/{id}", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_webhook",
     responses((status = 200, body = WebhookOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    find_at::<WebhookRow>(&state, &id, at).await.map(shown)
+    find_at::<WebhookRow>(&database, &id, at).await.map(shown)
 }
 
 /// Subscribe a url to events. It is told of what happens after the answer.
@@ -231,7 +248,10 @@ pub(crate) async fn get(
     responses((status = 201, body = WebhookCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(sealer): State<Sealer>,
+    State(repetitions): State<Repetitions>,
     Admin(user): Admin,
     context: RequestContext,
     JsonBody(webhook): JsonBody<WebhookIn>,
@@ -239,8 +259,8 @@ pub(crate) async fn create(
     let given = valid_secret(webhook.secret)?;
     one_of(given.as_ref(), webhook.generate_secret)?;
     let (url, id) = (valid_url(&webhook.url)?, context.resource);
-    let secret = NewSecret::of(&state, &context, id, given, webhook.generate_secret).await?;
-    let key = match key_change(&state, &context, id, webhook.signature).await? {
+    let secret = NewSecret::of(&sealer, &repetitions, &context, id, given, webhook.generate_secret).await?;
+    let key = match key_change(&sealer, &repetitions, &context, id, webhook.signature).await? {
         KeyChange::Provide(key) => Some(key),
         KeyChange::Keep | KeyChange::Clear => None,
     };
@@ -256,14 +276,14 @@ pub(crate) async fn create(
     };
     let command = WebhookCommand::Create(NewWebhook { owner: user.id, spec });
     let metadata = context.metadata(user.actor(), "create webhook");
-    let written = state.write::<Webhook>(context.resource, None, &metadata, &command).await?;
-    let row = find_at::<WebhookRow>(&state, &context.resource.to_string(), written.unseen).await?;
+    let written = commands.write::<Webhook>(context.resource, None, &metadata, &command).await?;
+    let row = find_at::<WebhookRow>(&database, &context.resource.to_string(), written.unseen).await?;
     let (version, location) = (row.version, format!("/api/v1/webhooks/{}", row.id));
     let out = WebhookCreatedOut {
         status: "success",
         message: "Webhook successfully created.",
         warnings: NewSecret::warnings(secret.as_ref()),
-        secret: NewSecret::shown(secret, &state, &row).await?,
+        secret: NewSecret::shown(secret, &sealer, &row).await?,
         webhook: row.into(),
     };
     let response = answer::created(written, &location, version, &out);
@@ -275,7 +295,7 @@ pub(crate) async fn create(
     responses((status = 200, body = WebhookChangedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(services): State<WebhookServices>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -294,40 +314,43 @@ pub(crate) async fn update(
         filters: changes.filters.map(Into::into),
         ..WebhookChanges::default()
     };
-    let row = find::<WebhookRow>(&state, &id).await.map_err(|missing| {
+    let row = find::<WebhookRow>(&services.database, &id).await.map_err(|missing| {
         let change = WebhookCommand::Change(changes.clone());
         judged::<Webhook>(missing, [examples::webhook(), change])
     })?;
     let is_cleared = given == Some(None);
-    let secret = NewSecret::of(&state, &context, row.id, given.flatten(), generate).await?;
+    let secret =
+        NewSecret::of(&services.sealer, &services.repetitions, &context, row.id, given.flatten(), generate)
+            .await?;
     let change = match &secret {
         Some(secret) => SecretChange::Seal(secret.sealed.clone()),
         None if is_cleared => SecretChange::Clear,
         None => SecretChange::Keep,
     };
-    let key = key_change(&state, &context, row.id, scheme).await?;
+    let key = key_change(&services.sealer, &services.repetitions, &context, row.id, scheme).await?;
     let changes = WebhookChanges { secret: change, key, ..changes };
     let metadata = context.metadata(user.actor(), "change webhook");
     // The aggregate completes omitted fields, so concurrent changes lose nothing.
     let command = WebhookCommand::Change(changes);
-    let written = state.write::<Webhook>(row.id, version, &metadata, &command).await?;
-    let row = find_at::<WebhookRow>(&state, &id, written.unseen).await?;
-    changed(&state, written, row, secret).await
+    let written = services.commands.write::<Webhook>(row.id, version, &metadata, &command).await?;
+    let row = find_at::<WebhookRow>(&services.database, &id, written.unseen).await?;
+    changed(&services.sealer, written, row, secret).await
 }
 
 /// Delete a webhook subscription with its deliveries; what waits for it is not delivered any more.
 #[utoipa::path(delete, path = "/api/v1/webhooks/{id}", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_webhook",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find::<WebhookRow>(&state, &id).await?;
+    let row = find::<WebhookRow>(&database, &id).await?;
     let metadata = context.metadata(user.actor(), "delete webhook");
-    let written = state.write::<Webhook>(row.id, version, &metadata, &WebhookCommand::Delete).await?;
+    let written = commands.write::<Webhook>(row.id, version, &metadata, &WebhookCommand::Delete).await?;
     Ok(answer::success(written, "Webhook successfully deleted."))
 }
 
@@ -400,14 +423,14 @@ pub(crate) struct WebhookChangedOut {
 
 /// The answer to a change of `row` by a request that set `secret`.
 pub(super) async fn changed(
-    state: &Gateway,
+    sealer: &Sealer,
     written: Written,
     row: WebhookRow,
     secret: Option<NewSecret>,
 ) -> Result<Response, Problem> {
     let version = row.version;
     let warnings = NewSecret::warnings(secret.as_ref());
-    let secret = NewSecret::shown(secret, state, &row).await?;
+    let secret = NewSecret::shown(secret, sealer, &row).await?;
     let is_secret = secret.is_some();
     let out = WebhookChangedOut { webhook: row.into(), secret, warnings };
     let response = answer::changed(written, version, &out);

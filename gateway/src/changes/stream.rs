@@ -1,4 +1,4 @@
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     extract::State,
@@ -9,6 +9,7 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use signalbox_config::Config;
 use signalbox_domain::identity::Role;
 use signalbox_event_store::head_position;
 use tokio::{
@@ -16,16 +17,23 @@ use tokio::{
     time::{Instant, timeout},
 };
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::{
     auth::Reader,
+    context_services::services,
     extract::Params,
     problem::{Problem, ProblemOut},
     resumed::Resumed,
     revocation::end_unread,
-    services::changes::{Batch, Change, Missing, catch_up},
-    state::AppState,
+    services::{
+        auth::Credentials,
+        changes::{Batch, Change, ChangeFeed, Missing, Source, catch_up},
+        consistency::ReadGate,
+        open_sockets::OpenSockets,
+        replica::Database,
+    },
 };
 
 /// Messages on their way to a client; it is cut when it takes none for `server.stall_seconds`.
@@ -61,6 +69,26 @@ pub(crate) struct LiveChangeOut<'a> {
     eventual: bool,
 }
 
+services! {
+    /// Services of live streams of changes.
+    ChangeServices {
+        changes: Arc<ChangeFeed>,
+        config: Arc<Config>,
+        credentials: Credentials,
+        database: Database,
+        gate: Arc<ReadGate>,
+        log_moved: watch::Sender<i64>,
+        open_sockets: OpenSockets,
+        stop: CancellationToken,
+    }
+}
+
+impl ChangeServices {
+    fn source(&self) -> Source<'_> {
+        Source { pool: &self.database.primary, gate: &self.gate, log_moved: &self.log_moved }
+    }
+}
+
 /// Follow which resources change. Each `change` names a resource that the caller may see, or saw until then, and not its content:
 /// a client that shows it reads it again. Reads show the change when it is sent, unless it says `eventual`. Several changes of a
 /// resource may become one. Events of a type `start` (first), `reset` (more was missed than is kept: read everything anew) and
@@ -70,18 +98,18 @@ pub(crate) struct LiveChangeOut<'a> {
     responses((status = 200, body = LiveChangeOut, content_type = "text/event-stream"), (status = 401, body = ProblemOut),
         (status = 422, body = ProblemOut), (status = 429, body = ProblemOut)))]
 pub(crate) async fn live(
-    State(state): State<AppState>,
+    State(services): State<ChangeServices>,
     Reader(user): Reader,
     Resumed { token, exchange, last_event_id }: Resumed,
     Params(BeginParams { after }): Params<BeginParams>,
 ) -> Result<Response, Problem> {
-    let open = state.open_sockets.open(user.id, token.clone(), Role::Viewer)?;
-    let moved = state.changes.open();
-    let head = head_position(&state.pool).await?;
+    let open = services.open_sockets.open(user.id, token.clone(), Role::Viewer)?;
+    let moved = services.changes.open();
+    let head = head_position(&services.database.primary).await?;
     let (sender, messages) = mpsc::channel(ON_THE_WAY);
-    let client = Client { sender, stall: Duration::from_secs(state.config.server.stall_seconds.into()) };
+    let client = Client { sender, stall: Duration::from_secs(services.config.server.stall_seconds.into()) };
     let seen = last_event_id.or(after).unwrap_or(head).max(0);
-    let stream = Stream { state: state.clone(), token, moved, seen, client, spoke: Instant::now() };
+    let stream = Stream { services: services.clone(), token, moved, seen, client, spoke: Instant::now() };
     tokio::spawn(async move {
         let sender = stream.client.sender.clone();
         let is_void = tokio::select! {
@@ -89,7 +117,7 @@ pub(crate) async fn live(
             Err(Ended) = stream.run(head) => false,
             () = sender.closed() => false,
             _ = open.void() => true,
-            () = state.stop.cancelled() => false,
+            () = services.stop.cancelled() => false,
         };
         drop((open, sender));
         if is_void {
@@ -104,7 +132,7 @@ pub(crate) async fn live(
 struct Ended;
 
 struct Stream {
-    state: AppState,
+    services: ChangeServices,
     token: String,
     moved: watch::Receiver<i64>,
     /// Position up to which all is sent.
@@ -146,7 +174,7 @@ impl Stream {
 
     async fn send_new(&mut self) -> Result<(), Ended> {
         loop {
-            match self.state.changes.after(self.seen) {
+            match self.services.changes.after(self.seen) {
                 Missing::Nothing => return Ok(()),
                 Missing::Kept(batches) => {
                     for batch in batches {
@@ -155,7 +183,7 @@ impl Stream {
                 }
                 Missing::UpTo(kept) if kept - self.seen > MOST_MISSED => self.reset(kept).await?,
                 Missing::UpTo(kept) => {
-                    let missed = catch_up(&self.state.changes, self.state.change_source(), self.seen, kept)
+                    let missed = catch_up(&self.services.changes, self.services.source(), self.seen, kept)
                         .await
                         .map_err(|problem| {
                             tracing::warn!(
@@ -172,7 +200,7 @@ impl Stream {
 
     async fn send_batch(&mut self, batch: &Batch) -> Result<(), Ended> {
         // The role may have changed since the stream was opened.
-        let user = self.state.credentials.identify(&self.token).await.map_err(|_| Ended)?;
+        let user = self.services.credentials.identify(&self.token).await.map_err(|_| Ended)?;
         for change in &batch.changes {
             if change.position > self.seen && change.audience.includes(&user) {
                 self.send(message(change)?).await?;

@@ -3,6 +3,7 @@
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use signalbox_config::Config;
 use signalbox_domain::{
     extraction::{ExtractionJob, ExtractionJobCommand},
     identity::Role,
@@ -20,8 +21,7 @@ use crate::{
     context::RequestContext,
     extract::{EnvelopeParams, IfMatch, Params, Sort, Text, id},
     problem::{Problem, ProblemOut},
-    services::replica::Database,
-    state::{AppState, State as Gateway},
+    services::{commands::Commands, replica::Database},
 };
 
 /// Characters of a query.
@@ -135,7 +135,8 @@ pub(super) async fn list(
 #[utoipa::path(delete, path = "/api/v1/documents/{id}", tag = "documents", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_document",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(super) async fn delete(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Reader(user): Reader,
     IfMatch(version): IfMatch,
     Text(text): Text,
@@ -143,7 +144,7 @@ pub(super) async fn delete(
 ) -> Result<Response, Problem> {
     let missing = || Problem::not_found("Document");
     let id = id(&text).ok_or_else(missing)?;
-    let found = state.read(|pool| job(pool, id)).await?;
+    let found = database.read(|pool| job(pool, id)).await?;
     let may_delete = |owner| user.role == Role::Admin || owner == Some(user.id.0);
     let row = found.filter(|row| may_delete(row.owner_id)).ok_or_else(missing)?;
     if row.options.keep && row.ended_at.is_none() {
@@ -157,7 +158,7 @@ pub(super) async fn delete(
     }
     let metadata = context.metadata(user.actor(), "delete document");
     let written =
-        state.write::<ExtractionJob>(id, version, &metadata, &ExtractionJobCommand::Discard).await?;
+        commands.write::<ExtractionJob>(id, version, &metadata, &ExtractionJobCommand::Discard).await?;
     Ok(answer::success(written, "Document successfully deleted."))
 }
 
@@ -173,10 +174,14 @@ pub(super) fn check_keeper(user: Option<&CurrentUser>) -> Result<(), Problem> {
 }
 
 /// Refuses to keep more than one user may.
-pub(super) async fn check_room(state: &Gateway, user: Option<&CurrentUser>) -> Result<(), Problem> {
+pub(super) async fn check_room(
+    database: &Database,
+    config: &Config,
+    user: Option<&CurrentUser>,
+) -> Result<(), Problem> {
     let Some(user) = user else { return Ok(()) };
-    let most = state.config.extraction.kept_mb_each;
-    let taken = documents::kept_bytes(&state.pool, user.id.0).await?;
+    let most = config.extraction.kept_mb_each;
+    let taken = documents::kept_bytes(&database.primary, user.id.0).await?;
     if taken < i64::from(most) << 20 {
         return Ok(());
     }

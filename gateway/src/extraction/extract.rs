@@ -8,7 +8,9 @@ use axum::{
 };
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use signalbox_documents::{Extraction, Options, OutputFormat, Processor, Source};
+use signalbox_clock::Clock;
+use signalbox_config::Config;
+use signalbox_documents::{Extraction, FairPlaces, Options, OutputFormat, Processor, Source};
 use signalbox_texts::{CacheKey, Origin, TextError, Texts};
 use tokio::time::{Instant, timeout_at};
 use utoipa::ToSchema;
@@ -20,9 +22,10 @@ use super::{
     upload::{self, Upload},
 };
 use crate::{
+    extraction::services::DocumentServices,
     network::Network,
     problem::{Problem, ProblemOut},
-    state::AppState,
+    services::replica::Database,
 };
 
 /// How long an answer waits for its text to be remembered.
@@ -85,12 +88,12 @@ struct Read {
         (status = 413, body = ProblemOut), (status = 415, body = ProblemOut), (status = 422, body = ProblemOut),
         (status = 503, body = ProblemOut), (status = 504, body = ProblemOut)))]
 pub(super) async fn extract(
-    State(state): State<AppState>,
+    State(services): State<DocumentServices>,
     caller: Caller,
     request: Request,
 ) -> Result<Response, Problem> {
-    let created_at = state.server_clock.now();
-    Ok(Json(out(&state, created_at, read(&state, &caller, request).await?)).into_response())
+    let created_at = services.server_clock.now();
+    Ok(Json(out(&services.clock, created_at, read(&services, &caller, request).await?)).into_response())
 }
 
 /// The same as extract; the name that goes with background jobs for documents.
@@ -100,11 +103,11 @@ pub(super) async fn extract(
         (status = 413, body = ProblemOut), (status = 415, body = ProblemOut), (status = 422, body = ProblemOut),
         (status = 503, body = ProblemOut), (status = 504, body = ProblemOut)))]
 pub(super) async fn document(
-    state: State<AppState>,
+    services: State<DocumentServices>,
     caller: Caller,
     request: Request,
 ) -> Result<Response, Problem> {
-    extract(state, caller, request).await
+    extract(services, caller, request).await
 }
 
 /// The text of a document alone.
@@ -116,11 +119,11 @@ pub(super) async fn document(
         (status = 415, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut),
         (status = 504, body = ProblemOut)))]
 pub(super) async fn raw(
-    State(state): State<AppState>,
+    State(services): State<DocumentServices>,
     caller: Caller,
     request: Request,
 ) -> Result<Response, Problem> {
-    let read = read(&state, &caller, request).await?;
+    let read = read(&services, &caller, request).await?;
     Ok(bare(read.options.output_format, read.extraction.content))
 }
 
@@ -138,9 +141,9 @@ pub(super) fn bare(format: OutputFormat, content: String) -> Response {
     response
 }
 
-async fn read(state: &AppState, caller: &Caller, request: Request) -> Result<Read, Problem> {
-    let documents = sandbox(state)?;
-    let (mut upload, options) = receive(state, caller, request).await?;
+async fn read(services: &DocumentServices, caller: &Caller, request: Request) -> Result<Read, Problem> {
+    let documents = sandbox(&services.documents)?;
+    let (mut upload, options) = receive(&services.config, &services.uploads, caller, request).await?;
     if options.processors.contains(&Processor::Llm) {
         return Err(Problem::field("processors", "must not contain llm here: submit a job instead"));
     }
@@ -149,7 +152,7 @@ async fn read(state: &AppState, caller: &Caller, request: Request) -> Result<Rea
     let owner = caller.user.as_ref().map(|user| user.id.0);
     let key = CacheKey::new(owner, &upload.sha256, &upload.filename, &options)
         .map_err(|error| Problem::internal(&error))?;
-    let known = state.texts.recall(&key).await.unwrap_or_else(|error| {
+    let known = services.texts.recall(&key).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "a remembered text was not read");
         None
     });
@@ -164,13 +167,14 @@ async fn read(state: &AppState, caller: &Caller, request: Request) -> Result<Rea
         share: caller.share(),
     };
     let extraction = documents.extract(source, &options, &mut |_, _| {}).await?;
-    remember(state, caller.stranger, key, &options, &extraction).await;
+    remember(services, caller.stranger, key, &options, &extraction).await;
     Ok(Read { upload, options, extraction, cached: false, milliseconds: milliseconds() })
 }
 
 /// A document, and what is asked for.
 pub(super) async fn receive(
-    state: &AppState,
+    config: &Config,
+    uploads: &FairPlaces,
     caller: &Caller,
     request: Request,
 ) -> Result<(Upload, Options), Problem> {
@@ -178,8 +182,8 @@ pub(super) async fn receive(
     // Invalid options in the query are reported before the document is sent.
     options::read(&query, &Pairs::new())?;
     options::refuse_to_keep(&query, &Pairs::new())?;
-    let place = caller.begin_upload(state, &request).await?;
-    let upload = upload::receive(state, request).await?;
+    let place = caller.begin_upload(config, uploads, &request).await?;
+    let upload = upload::receive(config, request).await?;
     drop(place);
     let options = options::read(&query, &upload.form)?;
     options::refuse_to_keep(&query, &upload.form)?;
@@ -195,22 +199,25 @@ pub(super) fn query(request: &Request) -> Result<Pairs, Problem> {
 /// Remembers the text before it is answered, so that the next identical request finds it. The answer waits at most for
 /// `REMEMBER_TIMEOUT`: then the text is stored in the background, or not at all if too many others are being stored.
 async fn remember(
-    state: &AppState,
+    services: &DocumentServices,
     network: Option<Network>,
     key: CacheKey,
     options: &Options,
     extraction: &Extraction,
 ) {
     let deadline = Instant::now() + REMEMBER_TIMEOUT;
-    let places = state.remembering.clone();
+    let places = services.remembering.clone();
     let Ok(Ok(place)) = timeout_at(deadline, places.acquire_owned()).await else {
         tracing::warn!("a text was not remembered: too many are being stored");
         return;
     };
-    let (state, options, extraction) = (state.clone(), options.clone(), extraction.clone());
+    let (services, options, extraction) = (services.clone(), options.clone(), extraction.clone());
     // A caller that hangs up does not undo it.
     let stored = tokio::spawn(async move {
-        if let Err(error) = store(&state, network, &key, &options, &extraction).await {
+        if let Err(error) =
+            store(&services.database, &services.config, &services.texts, network, &key, &options, &extraction)
+                .await
+        {
             tracing::warn!(%error, "a text was not remembered");
         }
         drop(place);
@@ -221,7 +228,9 @@ async fn remember(
 }
 
 async fn store(
-    state: &AppState,
+    database: &Database,
+    config: &Config,
+    texts: &Texts,
     network: Option<Network>,
     key: &CacheKey,
     options: &Options,
@@ -229,22 +238,24 @@ async fn store(
 ) -> Result<(), TextError> {
     let origin = match network {
         None => Origin::User,
-        Some(network) => match quota::has_room(state, network, Texts::encode(extraction)?.len()).await {
-            Ok(true) => Origin::Network(network.to_string()),
-            Ok(false) => return Ok(()),
-            Err(problem) => {
-                tracing::warn!(?problem, "a text was not remembered");
-                return Ok(());
+        Some(network) => {
+            match quota::has_room(database, config, network, Texts::encode(extraction)?.len()).await {
+                Ok(true) => Origin::Network(network.to_string()),
+                Ok(false) => return Ok(()),
+                Err(problem) => {
+                    tracing::warn!(?problem, "a text was not remembered");
+                    return Ok(());
+                }
             }
-        },
+        }
     };
-    state.texts.remember(key, options, extraction, &origin).await
+    texts.remember(key, options, extraction, &origin).await
 }
 
-fn out(state: &AppState, created_at: DateTime<Utc>, read: Read) -> ExtractOut {
+fn out(clock: &Clock, created_at: DateTime<Utc>, read: Read) -> ExtractOut {
     let Read { upload, options, extraction, cached, milliseconds } = read;
     ExtractOut {
-        id: state.clock.new_id().to_string(),
+        id: clock.new_id().to_string(),
         status: "completed",
         filename: upload.filename,
         mime_type: extraction.mime_type,

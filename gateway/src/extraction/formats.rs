@@ -1,9 +1,10 @@
+use std::sync::Arc;
+
 use axum::{Json, extract::State};
 use serde::Serialize;
-use signalbox_documents::OutputFormat;
+use signalbox_config::Config;
+use signalbox_documents::{Documents, OutputFormat};
 use utoipa::ToSchema;
-
-use crate::state::AppState;
 
 /// What this installation can do now.
 #[derive(Debug, Serialize, ToSchema)]
@@ -35,8 +36,11 @@ pub(super) struct FormatsOut {
 /// Engines, formats, languages and types that work on this installation.
 #[utoipa::path(get, path = "/api/v1/formats", tag = "documents", operation_id = "formats",
     responses((status = 200, body = FormatsOut)))]
-pub(super) async fn formats(State(state): State<AppState>) -> Json<FormatsOut> {
-    let offer = match &state.documents {
+pub(super) async fn formats(
+    State(config): State<Arc<Config>>,
+    State(documents): State<Option<Documents>>,
+) -> Json<FormatsOut> {
+    let offer = match &documents {
         Some(documents) => documents.offer().await,
         None => signalbox_documents::Offer::default(),
     };
@@ -45,7 +49,7 @@ pub(super) async fn formats(State(state): State<AppState>) -> Json<FormatsOut> {
         ocr_engines: offer.ocr_engines.into_iter().map(str::to_owned).collect(),
         output_formats: OutputFormat::ALL.map(OutputFormat::as_str).to_vec(),
         more_output_formats: OutputFormat::MORE.map(OutputFormat::as_str).to_vec(),
-        max_file_size_mb: state.config.extraction.max_file_bytes >> 20,
+        max_file_size_mb: config.extraction.max_file_bytes >> 20,
         languages: offer.languages,
         processors: offer.processors.into_iter().map(str::to_owned).collect(),
         mime_types: offer.mime_types,

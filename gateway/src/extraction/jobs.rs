@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use axum::{
     Json,
     extract::{FromRequestParts, State},
@@ -6,6 +8,7 @@ use axum::{
 };
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
+use signalbox_config::Config;
 use signalbox_documents::OutputFormat;
 use signalbox_domain::{
     extraction::{ExtractionJob, ExtractionJobCommand, MAX_ATTEMPTS},
@@ -30,8 +33,7 @@ use crate::{
     extract::{EnvelopeParams, IfMatch, Params, Sort, Text, Texts, id},
     past::{AsOf, AtParams, there},
     problem::{JobNotFoundOut, Problem, ProblemOut},
-    services::replica::Database,
-    state::{AppState, State as Gateway},
+    services::{commands::Commands, replica::Database},
 };
 
 /// Longest text that is shown with the state of its job, in bytes; longer ones are fetched from `/result`.
@@ -188,7 +190,8 @@ fn job_not_found() -> Problem {
 #[utoipa::path(get, path = "/api/v1/jobs", tag = "extraction jobs", security((), ("jwt" = [])), params(EnvelopeParams<50>, Sort<ExtractionJobRow>, JobParams), operation_id = "list_extraction_jobs",
     responses((status = 200, body = ExtractionJobsOut), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(super) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(config): State<Arc<Config>>,
     Visitor(user): Visitor,
     Params(envelope): Params<EnvelopeParams<50>>,
     sort: Sort<ExtractionJobRow>,
@@ -199,11 +202,11 @@ pub(super) async fn list(
     let filter = JobFilter { status: status.map(Status::as_str), filename, from, to };
     let (rows, total) = match user {
         Some(user) => {
-            state.read(|pool| queries::jobs(pool, user.id.0, &filter, sort.order(), wanted)).await?
+            database.read(|pool| queries::jobs(pool, user.id.0, &filter, sort.order(), wanted)).await?
         }
         None => (Vec::new(), 0),
     };
-    let shown = || rows.iter().map(|row| ExtractionJobOut::new(&state, row, None)).collect();
+    let shown = || rows.iter().map(|row| ExtractionJobOut::new(&config, row, None)).collect();
     let (page, page_size) = envelope.numbers();
     let has_next = page * page_size < total;
     Ok(Json(ExtractionJobsOut { items: shown(), data: shown(), total, page, page_size, has_next }))
@@ -214,47 +217,55 @@ pub(super) async fn list(
 #[utoipa::path(get, path = "/api/v1/jobs/{id}", tag = "extraction jobs", security((), ("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_extraction_job",
     responses((status = 200, body = ExtractionJobOut), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 422, body = ProblemOut)))]
 pub(super) async fn get(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(config): State<Arc<Config>>,
+    State(texts): State<signalbox_texts::Texts>,
     Visitor(user): Visitor,
     JobKey(id): JobKey,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let mut row = find(&state, user.as_ref(), &id).await?;
+    let mut row = find(&database, user.as_ref(), &id).await?;
     if let Some(at) = at {
         let is_kept = row.result_kept || row.kept;
-        row = find_past(&state, row.id, at).await?;
+        row = find_past(&database, row.id, at).await?;
         // A result removed since cannot be shown any more.
         row.result_kept &= is_kept;
         row.kept &= is_kept;
     }
     let is_short = row.result_size.is_some_and(|size| size <= INLINE);
-    let text = if is_short { text(&state, &row).await? } else { None };
-    Ok(answer::resource(row.version, &ExtractionJobOut::new(&state, &row, text)))
+    let text = if is_short { text(&texts, &row).await? } else { None };
+    Ok(answer::resource(row.version, &ExtractionJobOut::new(&config, &row, text)))
 }
 
 /// End an extraction job; one that has ended stays as it is.
 #[utoipa::path(delete, path = "/api/v1/jobs/{id}", tag = "extraction jobs", security((), ("jwt" = [])), params(("id" = String, Path,)), operation_id = "cancel_extraction_job",
     responses((status = 200, body = ExtractionJobOut), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 412, body = ProblemOut)))]
 pub(super) async fn cancel(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(config): State<Arc<Config>>,
     Visitor(user): Visitor,
     IfMatch(version): IfMatch,
     JobKey(id): JobKey,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    change(&state, user.as_ref(), &id, version, &context, ExtractionJobCommand::Cancel).await
+    change(&database, &commands, &config, user.as_ref(), &id, version, &context, ExtractionJobCommand::Cancel)
+        .await
 }
 
 /// Read a document again whose job has failed; any other job stays as it is.
 #[utoipa::path(post, path = "/api/v1/jobs/{id}/retry", tag = "extraction jobs", security((), ("jwt" = [])), params(("id" = String, Path,)), operation_id = "retry_extraction_job",
     responses((status = 200, body = ExtractionJobOut), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 409, body = ProblemOut)))]
 pub(super) async fn retry(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(config): State<Arc<Config>>,
     Visitor(user): Visitor,
     JobKey(id): JobKey,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    change(&state, user.as_ref(), &id, None, &context, ExtractionJobCommand::Retry).await
+    change(&database, &commands, &config, user.as_ref(), &id, None, &context, ExtractionJobCommand::Retry)
+        .await
 }
 
 /// The text of an extraction job alone.
@@ -263,17 +274,18 @@ pub(super) async fn retry(
         (String = "application/xhtml+xml"), (String = "application/xml"))),
         (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 409, body = ProblemOut)))]
 pub(super) async fn result(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(texts): State<signalbox_texts::Texts>,
     Visitor(user): Visitor,
     JobKey(id): JobKey,
 ) -> Result<Response, Problem> {
-    let row = find(&state, user.as_ref(), &id).await?;
+    let row = find(&database, user.as_ref(), &id).await?;
     if row.status != Status::Completed.as_str() {
         let detail = format!("Job is not completed (status: {})", row.status);
         return Err(Problem::conflict("job_not_completed", detail));
     }
     let missing = || Problem::job_not_found("Result not available: it is not kept any more");
-    let content = text(&state, &row).await?.ok_or_else(missing)?;
+    let content = text(&texts, &row).await?.ok_or_else(missing)?;
     Ok(bare(OutputFormat::named(&row.options.output_format).unwrap_or_default(), content))
 }
 
@@ -298,21 +310,23 @@ pub(super) async fn stats(
 }
 
 async fn change(
-    state: &Gateway,
+    database: &Database,
+    commands: &Commands,
+    config: &Config,
     user: Option<&CurrentUser>,
     id: &str,
     version: Option<i64>,
     context: &RequestContext,
     command: ExtractionJobCommand,
 ) -> Result<Response, Problem> {
-    let row = find(state, user, id).await?;
+    let row = find(database, user, id).await?;
     let metadata = context.metadata(actor(user), "change extraction job");
-    let written = state.write::<ExtractionJob>(row.id, version, &metadata, &command).await?;
+    let written = commands.write::<ExtractionJob>(row.id, version, &metadata, &command).await?;
     let row = match written.unseen {
-        None => find(state, user, id).await?,
-        Some(at) => find_past(state, row.id, at).await?,
+        None => find(database, user, id).await?,
+        Some(at) => find_past(database, row.id, at).await?,
     };
-    Ok(answer::changed(written, row.version, &ExtractionJobOut::new(state, &row, None)))
+    Ok(answer::changed(written, row.version, &ExtractionJobOut::new(config, &row, None)))
 }
 
 /// The actor in the log.
@@ -322,12 +336,12 @@ pub(super) fn actor(user: Option<&CurrentUser>) -> Actor {
 
 /// The job that a client calls `id`: its own, or one that was sent without a login. Admins find kept texts of all, and can read them.
 pub(super) async fn find(
-    state: &Gateway,
+    database: &Database,
     user: Option<&CurrentUser>,
     text: &str,
 ) -> Result<ExtractionJobRow, Problem> {
     let id = id(text).ok_or_else(job_not_found)?;
-    let row = state.read(|pool| queries::job(pool, id)).await?;
+    let row = database.read(|pool| queries::job(pool, id)).await?;
     let is_visible = |row: &ExtractionJobRow| {
         let may_read =
             |user: &CurrentUser, owner| user.id.0 == owner || (row.kept && user.role == Role::Admin);
@@ -336,15 +350,15 @@ pub(super) async fn find(
     row.filter(is_visible).ok_or_else(job_not_found)
 }
 
-async fn find_past(state: &Gateway, id: Uuid, at: At) -> Result<ExtractionJobRow, Problem> {
-    let then = there("Job", past::<ExtractionJobRow>(&state.pool, id, at).await?);
+async fn find_past(database: &Database, id: Uuid, at: At) -> Result<ExtractionJobRow, Problem> {
+    let then = there("Job", past::<ExtractionJobRow>(&database.primary, id, at).await?);
     then.map_err(|problem| Problem::job_not_found(problem.detail()))
 }
 
 /// The text of a completed job, while it is kept.
-async fn text(state: &Gateway, row: &ExtractionJobRow) -> Result<Option<String>, Problem> {
+async fn text(texts: &signalbox_texts::Texts, row: &ExtractionJobRow) -> Result<Option<String>, Problem> {
     let Some(id) = row.result_id.filter(|_| row.result_kept || row.kept) else { return Ok(None) };
-    let read = state.texts.read(id).await.map_err(|error| Problem::internal(&error))?;
+    let read = texts.read(id).await.map_err(|error| Problem::internal(&error))?;
     Ok(read.map(|extraction| extraction.content))
 }
 
@@ -361,8 +375,8 @@ impl Status {
 }
 
 impl ExtractionJobOut {
-    fn new(state: &Gateway, row: &ExtractionJobRow, result_content: Option<String>) -> Self {
-        let keep = TimeDelta::hours(i64::from(state.config.extraction.result_hours));
+    fn new(config: &Config, row: &ExtractionJobRow, result_content: Option<String>) -> Self {
+        let keep = TimeDelta::hours(i64::from(config.extraction.result_hours));
         let completed_at = row.ended_at.filter(|_| row.status == Status::Completed.as_str());
         let done = match row.page_count {
             Some(count) if count > 0 => f64::from(row.pages_done) / f64::from(count),

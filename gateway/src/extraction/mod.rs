@@ -9,6 +9,7 @@ mod pages;
 mod quota;
 mod receive;
 mod searchable;
+pub(crate) mod services;
 mod submit;
 mod upload;
 
@@ -18,6 +19,8 @@ use axum::{
     extract::{FromRequestParts, Request},
     http::{header, request::Parts},
 };
+use signalbox_clock::Clock;
+use signalbox_config::Config;
 use signalbox_documents::{Documents, Failure, FairPlaces, Place, Share, Sizes};
 use tokio::time::timeout;
 use utoipa_axum::routes;
@@ -31,7 +34,8 @@ use crate::{
     policy::Policy,
     problem::{Problem, ProblemKind},
     routes::Routes,
-    state::{AppState, State as Gateway},
+    services::limits::Limiter,
+    state::Services,
 };
 
 /// Limits that the description of the interface shows.
@@ -82,10 +86,10 @@ pub(crate) struct Caller {
 /// A caller who may query jobs; the general rate limits suffice for that.
 pub(crate) struct Visitor(pub(crate) Option<CurrentUser>);
 
-impl FromRequestParts<AppState> for Visitor {
+impl FromRequestParts<Services> for Visitor {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &Services) -> Result<Self, Problem> {
         if presented(parts).is_some() || state.config.extraction.require_auth {
             let Reader(user) = Reader::from_request_parts(parts, state).await?;
             return Ok(Self(Some(user)));
@@ -94,17 +98,17 @@ impl FromRequestParts<AppState> for Visitor {
     }
 }
 
-impl FromRequestParts<AppState> for Caller {
+impl FromRequestParts<Services> for Caller {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &AppState) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &Services) -> Result<Self, Problem> {
         let Visitor(user) = Visitor::from_request_parts(parts, state).await?;
         if let (None, Some(documents)) = (&user, &state.documents) {
             documents.check_anonymous()?;
         }
         let address = ClientAddress::from_request_parts(parts, state).await?;
         let caller = Self { stranger: user.is_none().then_some(address.network()), user };
-        caller.count(state, 1)?;
+        caller.count(&state.config, &state.clock, &state.limiter, 1)?;
         Ok(caller)
     }
 }
@@ -115,10 +119,14 @@ pub(crate) fn upload_places() -> FairPlaces {
 }
 
 /// A place to receive a file of `share`, for which it waits as long as a document waits for a parser.
-pub(crate) async fn upload_place(state: &Gateway, share: &Share) -> Result<Place, Problem> {
+pub(crate) async fn upload_place(
+    config: &Config,
+    uploads: &FairPlaces,
+    share: &Share,
+) -> Result<Place, Problem> {
     let full = || Problem::unavailable("Too many files are being received: try again in a moment.");
-    let limit = Duration::from_secs(state.config.extraction.patience_seconds);
-    timeout(limit, state.uploads.take(share)).await.map_err(|_| full())?.map_err(|_| full())
+    let limit = Duration::from_secs(config.extraction.patience_seconds);
+    timeout(limit, uploads.take(share)).await.map_err(|_| full())?.map_err(|_| full())
 }
 
 impl Caller {
@@ -133,8 +141,8 @@ impl Caller {
 
     /// Whether a callback of `request` may not go to this machine itself: without a login only a caller that is on this
     /// machine too may name it, if no other machine can reach the server, and no page in a browser on it.
-    fn must_not_reach_loopback(&self, state: &Gateway, request: &Request) -> bool {
-        let server = &state.config.server;
+    fn must_not_reach_loopback(&self, config: &Config, request: &Request) -> bool {
+        let server = &config.server;
         let mut listeners = [Some(server.address), server.metrics_address].into_iter().flatten();
         let is_alone = listeners.all(|listener| listener.ip().is_loopback());
         let is_here = request.extensions().get::<Connection>().is_some_and(|connection| {
@@ -147,13 +155,14 @@ impl Caller {
     /// A place to receive the documents of `request`, which must not arrive too slowly.
     fn begin_upload<'a>(
         &self,
-        state: &'a Gateway,
+        config: &'a Config,
+        uploads: &'a FairPlaces,
         request: &Request,
     ) -> impl Future<Output = Result<Place, Problem>> + use<'a> {
         let share = self.share();
         let connection = request.extensions().get::<Connection>().cloned();
         async move {
-            let place = upload_place(state, &share).await?;
+            let place = upload_place(config, uploads, &share).await?;
             if let Some(connection) = connection {
                 connection.require_rate(LEAST_RATE);
             }
@@ -162,20 +171,24 @@ impl Caller {
     }
 
     /// Counts documents that a stranger sends.
-    fn count(&self, state: &Gateway, documents: usize) -> Result<(), Problem> {
+    fn count(
+        &self,
+        config: &Config,
+        clock: &Clock,
+        limiter: &Limiter,
+        documents: usize,
+    ) -> Result<(), Problem> {
         let Some(address) = self.stranger else { return Ok(()) };
-        let per_minute = state.config.limits.anonymous_extractions_per_minute;
+        let per_minute = config.limits.anonymous_extractions_per_minute;
         let rate = Rate { per_minute, burst: per_minute };
         let key = format!("extraction:{address}");
-        (0..documents)
-            .try_for_each(|_| state.limiter.take(&key, rate, state.clock.now()))
-            .map_err(Problem::too_many)
+        (0..documents).try_for_each(|_| limiter.take(&key, rate, clock.now())).map_err(Problem::too_many)
     }
 }
 
 /// The document parsers, if they work here.
-fn sandbox(state: &Gateway) -> Result<&Documents, Problem> {
-    state.documents.as_ref().ok_or_else(|| {
+fn sandbox(documents: &Option<Documents>) -> Result<&Documents, Problem> {
+    documents.as_ref().ok_or_else(|| {
         Problem::unavailable("Documents cannot be read on this machine: the log of the service says why.")
     })
 }

@@ -6,8 +6,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::Deserialize;
-use signalbox_blob_store::{BlobError, BlobKey};
-use signalbox_documents::Source;
+use signalbox_blob_store::{BlobError, BlobKey, BlobStore};
+use signalbox_documents::{Documents, Source};
 use tokio::fs::File;
 use utoipa::IntoParams;
 
@@ -19,7 +19,7 @@ use super::{
 use crate::{
     extract::{Numeric, Params, digits, within},
     problem::{JobNotFoundOut, Problem, ProblemOut},
-    state::AppState,
+    services::replica::Database,
 };
 
 /// Pixels of a row: enough to read by, and at most twice that.
@@ -41,13 +41,15 @@ pub(super) struct PictureParams {
     responses((status = 200, body = Vec<u8>, content_type = "image/png"),
         (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 422, body = ProblemOut), (status = 504, body = ProblemOut)))]
 pub(super) async fn page(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(blobs): State<BlobStore>,
+    State(documents): State<Option<Documents>>,
     caller: Caller,
     PageKey(id, number): PageKey,
     Params(PictureParams { width }): Params<PictureParams>,
 ) -> Result<Response, Problem> {
     let width = within("width", width.map(Numeric::get), WIDTH, &WIDTHS)?;
-    let row = jobs::find(&state, caller.user.as_ref(), &id).await?;
+    let row = jobs::find(&database, caller.user.as_ref(), &id).await?;
     let no_page = || Problem::job_not_found("The document has no such page");
     let number: usize = digits(&number).ok_or_else(no_page)?;
     let gone = || {
@@ -58,13 +60,13 @@ pub(super) async fn page(
     if !row.input_kept {
         return Err(gone());
     }
-    let (length, file) = match state.blobs.open_file(&BlobKey::new(row.input_id, "input")).await {
+    let (length, file) = match blobs.open_file(&BlobKey::new(row.input_id, "input")).await {
         Ok(found) => found,
         Err(BlobError::NotFound) => return Err(gone()),
         Err(error) => return Err(Problem::internal(&error)),
     };
     let source = Source { bytes: File::from_std(file), length, name: &row.filename, share: caller.share() };
-    let drawn = sandbox(&state)?.draw(source, number, width as u32).await?;
+    let drawn = sandbox(&documents)?.draw(source, number, width as u32).await?;
     let mut response = drawn.ok_or_else(no_page)?.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("image/png"));

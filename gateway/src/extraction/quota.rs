@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use signalbox_clock::Clock;
+use signalbox_config::Config;
 use signalbox_projections::extraction::anonymous::{self, Kept};
 use sqlx::PgPool;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -11,7 +13,7 @@ use uuid::Uuid;
 use crate::{
     network::Network,
     problem::{Problem, ProblemKind},
-    state::State as Gateway,
+    services::replica::Database,
 };
 
 /// When results and remembered texts fill the quota, it takes hours until some of them expire.
@@ -33,8 +35,14 @@ impl Coming {
     ///
     /// # Errors
     /// 429 when they do not fit.
-    pub(super) async fn expect(state: &Gateway, network: Network, bytes: u64) -> Result<Self, Problem> {
-        let (pool, limits, id) = (state.pool.clone(), limits(state), state.clock.new_id());
+    pub(super) async fn expect(
+        database: &Database,
+        config: &Config,
+        clock: &Clock,
+        network: Network,
+        bytes: u64,
+    ) -> Result<Self, Problem> {
+        let (pool, limits, id) = (database.primary.clone(), limits(config), clock.new_id());
         let coming = Self { pool, limits, network: network.to_string(), id, is_over: false };
         coming.count(None, &[(id, bytes)]).await?;
         Ok(coming)
@@ -89,18 +97,23 @@ impl Drop for Coming {
 }
 
 /// Whether `bytes` more may be kept for `network`.
-pub(super) async fn has_room(state: &Gateway, network: Network, bytes: usize) -> sqlx::Result<bool> {
-    let kept = anonymous::kept(&state.pool, &network.to_string()).await?;
-    Ok(kept.has_room(i64::try_from(bytes).unwrap_or(i64::MAX), limits(state)))
+pub(super) async fn has_room(
+    database: &Database,
+    config: &Config,
+    network: Network,
+    bytes: usize,
+) -> sqlx::Result<bool> {
+    let kept = anonymous::kept(&database.primary, &network.to_string()).await?;
+    Ok(kept.has_room(i64::try_from(bytes).unwrap_or(i64::MAX), limits(config)))
 }
 
 /// The bytes that may be kept for one network.
-pub(super) fn most(state: &Gateway) -> u64 {
-    limits(state).own.unsigned_abs()
+pub(super) fn most(config: &Config) -> u64 {
+    limits(config).own.unsigned_abs()
 }
 
-fn limits(state: &Gateway) -> Kept {
-    let config = &state.config.extraction;
+fn limits(config: &Config) -> Kept {
+    let config = &config.extraction;
     Kept::mebibytes(config.anonymous_mb, config.anonymous_mb_each)
 }
 

@@ -3,13 +3,14 @@
 use axum::extract::Request;
 use futures::TryStreamExt;
 use multer::{Field, Multipart};
-use signalbox_blob_store::{BlobKey, Receive, Received, Start};
+use signalbox_blob_store::{BlobKey, BlobStore, Receive, Received, Start};
 use signalbox_documents::TypeProbe;
 use signalbox_domain::kernel::Sha256Hex;
 
 use super::{
     options::Pairs,
     quota::{self, Coming},
+    services::DocumentServices,
     upload::missing,
 };
 use crate::{
@@ -17,8 +18,7 @@ use crate::{
     form::{OPTIONS, empty, filename, multipart, option, refused, unreadable},
     network::Network,
     problem::Problem,
-    staged::Staged,
-    state::AppState,
+    staged::{Staged, Staging},
 };
 
 /// Documents of one batch.
@@ -47,29 +47,31 @@ pub(super) struct Document {
 /// Reads the form of `request`, with one document in the part `file`; or, as a batch, with many in parts `files`. The
 /// bytes of a `stranger` count against the quota before they are read.
 pub(super) async fn receive(
-    state: &AppState,
+    services: &DocumentServices,
     request: Request,
     is_batch: bool,
     stranger: Option<Network>,
 ) -> Result<Form, Problem> {
-    let most = state.config.extraction.max_file_bytes;
+    let DocumentServices { database, config, clock, blobs, staging, .. } = services;
+    let most = config.extraction.max_file_bytes;
     let whole = if is_batch { most.saturating_mul(BATCH_BYTES) } else { most };
     let length = content_length(request.headers());
     // A form without a length counts with the largest size that is accepted, so its limit is lower than usual.
     let whole = match stranger {
-        Some(_) if length.is_none() => most.min(quota::most(state)),
+        Some(_) if length.is_none() => most.min(quota::most(config)),
         _ => whole,
     };
     let parts = multipart(request, whole, most, missing)?;
-    let Some(network) = stranger else { return read(state, parts, most, is_batch).await };
-    let coming = Coming::expect(state, network, length.unwrap_or(whole)).await?;
-    let mut form = coming.until(read(state, parts, most, is_batch)).await?;
+    let Some(network) = stranger else { return read(blobs, staging, parts, most, is_batch).await };
+    let coming = Coming::expect(database, config, clock, network, length.unwrap_or(whole)).await?;
+    let mut form = coming.until(read(blobs, staging, parts, most, is_batch)).await?;
     form.coming = Some(coming);
     Ok(form)
 }
 
 async fn read(
-    state: &AppState,
+    blobs: &BlobStore,
+    staging: &Staging,
     mut parts: Multipart<'static>,
     most: u64,
     is_batch: bool,
@@ -79,7 +81,7 @@ async fn read(
         let name = field.name().unwrap_or_default().to_owned();
         if name == "file" || (is_batch && name == "files") {
             form.check_room(is_batch)?;
-            form.documents.push(receive_document(state, field, most).await?);
+            form.documents.push(receive_document(blobs, staging, field, most).await?);
         } else if form.fields.len() < OPTIONS {
             form.fields.push((name, option(field, most).await?));
         }
@@ -114,13 +116,18 @@ impl Form {
     }
 }
 
-async fn receive_document(state: &AppState, field: Field<'static>, most: u64) -> Result<Document, Problem> {
+async fn receive_document(
+    blobs: &BlobStore,
+    staging: &Staging,
+    field: Field<'static>,
+    most: u64,
+) -> Result<Document, Problem> {
     let filename = filename(&field)?;
-    let input = Staged::begin(state).await?;
+    let input = Staged::begin(staging).await?;
     let request = Receive { start: Start::Anew, limit: most, expected_sha256: None, total: None };
     let mut probe = TypeProbe::default();
     let body = field.inspect_ok(|piece| probe.take(piece));
-    let received = state.blobs.receive(&BlobKey::new(input.id(), "input"), request, body, |_| {}).await;
+    let received = blobs.receive(&BlobKey::new(input.id(), "input"), request, body, |_| {}).await;
     match received.map_err(|error| refused(error, most))? {
         Received::Complete { size: 0, .. } => Err(empty()),
         Received::Complete { size, sha256 } => Ok(Document { input, filename, size, sha256, probe }),

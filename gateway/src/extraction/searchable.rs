@@ -1,5 +1,7 @@
 //! Documents become PDFs whose recognised words can be found, selected and copied.
 
+use std::sync::Arc;
+
 use axum::{
     body::Body,
     extract::{Request, State},
@@ -8,7 +10,8 @@ use axum::{
 };
 use futures::StreamExt;
 use serde::Deserialize;
-use signalbox_documents::{OcrEngine, Searchable, Share, Source};
+use signalbox_config::Config;
+use signalbox_documents::{Documents, FairPlaces, OcrEngine, Searchable, Share, Source};
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 use tokio_util::io::ReaderStream;
 use utoipa::{IntoParams, ToSchema};
@@ -17,7 +20,6 @@ use super::{Caller, extract::receive, sandbox, upload, upload_place};
 use crate::{
     answer::attachment,
     problem::{Problem, ProblemOut},
-    state::{AppState, State as Gateway},
 };
 
 /// To how many pages words were added.
@@ -62,12 +64,14 @@ pub(super) struct PagesIn {
         (status = 415, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut),
         (status = 504, body = ProblemOut)))]
 pub(super) async fn searchable_pdf(
-    State(state): State<AppState>,
+    State(config): State<Arc<Config>>,
+    State(uploads): State<FairPlaces>,
+    State(documents): State<Option<Documents>>,
     caller: Caller,
     request: Request,
 ) -> Result<Response, Problem> {
-    let documents = sandbox(&state)?;
-    let (mut upload, options) = receive(&state, &caller, request).await?;
+    let documents = sandbox(&documents)?;
+    let (mut upload, options) = receive(&config, &uploads, &caller, request).await?;
     if options.ocr_engine == OcrEngine::None {
         return Err(Problem::field(
             "ocr_engine",
@@ -81,18 +85,19 @@ pub(super) async fn searchable_pdf(
         share: caller.share(),
     };
     let made = documents.make_searchable(source, &options).await?;
-    respond(&state, &caller.share(), &upload.filename, made).await
+    respond(&config, &uploads, &caller.share(), &upload.filename, made).await
 }
 
 async fn respond(
-    state: &Gateway,
+    config: &Config,
+    uploads: &FairPlaces,
     share: &Share,
     filename: &str,
     made: Searchable,
 ) -> Result<Response, Problem> {
     let Searchable { pdf, pages_ocred, warnings, .. } = made;
     let length = pdf.len();
-    let mut response = body(state, share, pdf).await?.into_response();
+    let mut response = body(config, uploads, share, pdf).await?.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/pdf"));
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
@@ -109,12 +114,12 @@ async fn respond(
 }
 
 /// A large PDF lies on disk while the client takes it, which may be slow, and holds a place like a file that is received.
-async fn body(state: &Gateway, share: &Share, pdf: Vec<u8>) -> Result<Body, Problem> {
+async fn body(config: &Config, uploads: &FairPlaces, share: &Share, pdf: Vec<u8>) -> Result<Body, Problem> {
     if pdf.len() <= upload::SMALL {
         return Ok(Body::from(pdf));
     }
-    let place = upload_place(state, share).await?;
-    let mut file = upload::open(state).await?;
+    let place = upload_place(config, uploads, share).await?;
+    let mut file = upload::open(config).await?;
     let written = async {
         file.write_all(&pdf).await?;
         file.flush().await?;

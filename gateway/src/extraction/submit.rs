@@ -7,12 +7,14 @@ use base64::{Engine, prelude::BASE64_STANDARD};
 use futures::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 use serde_json::json;
-use signalbox_documents::{Options, Processor};
+use signalbox_config::Config;
+use signalbox_documents::{Documents, Options, Processor};
 use signalbox_domain::{
     extraction::{Callback, ExtractionJob, ExtractionJobCommand, ExtractionOptions, NewExtractionJob},
     kernel::WebhookId,
 };
 use signalbox_projections::extraction::queries;
+use signalbox_sealing::Sealer;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -28,9 +30,11 @@ use crate::{
     answer::{self, NotStored},
     auth::CurrentUser,
     context::RequestContext,
+    extraction::services::DocumentServices,
     idempotency::{Begun, Once, RequestSecret, digest},
     problem::{Problem, ProblemOut},
-    state::{AppState, State as Gateway, Written},
+    services::replica::Database,
+    state::Written,
     target::reachable_from,
 };
 
@@ -89,13 +93,13 @@ struct CallbackRequest {
     responses((status = 202, body = ExtractionSubmittedOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 413, body = ProblemOut), (status = 415, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
 pub(super) async fn submit(
-    State(state): State<AppState>,
+    State(services): State<DocumentServices>,
     caller: Caller,
     once: Once,
     context: RequestContext,
     request: Request,
 ) -> Result<Response, Problem> {
-    take_in(&state, &caller, once, context, request, false).await
+    take_in(&services, &caller, once, context, request, false).await
 }
 
 /// The same as a job; the name that goes with quick calls for documents.
@@ -104,13 +108,13 @@ pub(super) async fn submit(
     responses((status = 202, body = ExtractionSubmittedOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 413, body = ProblemOut), (status = 415, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
 pub(super) async fn submit_document(
-    state: State<AppState>,
+    services: State<DocumentServices>,
     caller: Caller,
     once: Once,
     context: RequestContext,
     request: Request,
 ) -> Result<Response, Problem> {
-    submit(state, caller, once, context, request).await
+    submit(services, caller, once, context, request).await
 }
 
 /// Have up to 100 documents read in the background, all with the same options: all of them are taken in, or none.
@@ -119,17 +123,17 @@ pub(super) async fn submit_document(
     responses((status = 202, body = ExtractionBatchOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 413, body = ProblemOut), (status = 415, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
 pub(super) async fn submit_batch(
-    State(state): State<AppState>,
+    State(services): State<DocumentServices>,
     caller: Caller,
     once: Once,
     context: RequestContext,
     request: Request,
 ) -> Result<Response, Problem> {
-    take_in(&state, &caller, once, context, request, true).await
+    take_in(&services, &caller, once, context, request, true).await
 }
 
 async fn take_in(
-    state: &AppState,
+    services: &DocumentServices,
     caller: &Caller,
     Once(once): Once,
     mut context: RequestContext,
@@ -137,40 +141,45 @@ async fn take_in(
     is_batch: bool,
 ) -> Result<Response, Problem> {
     let (uri, query) = (request.uri().clone(), query(&request)?);
-    let no_loopback = caller.must_not_reach_loopback(state, &request);
+    let no_loopback = caller.must_not_reach_loopback(&services.config, &request);
     // Invalid options in the query are reported before the document is sent.
     options::read(&query, &Pairs::new())?;
     options::keeps_input(&query, &Pairs::new())?;
     if options::keeps_text(&query, &Pairs::new())? {
         documents::check_keeper(caller.user.as_ref())?;
     }
-    let place = caller.begin_upload(state, &request).await?;
-    let form = receive(state, request, is_batch, caller.stranger).await?;
+    let place = caller.begin_upload(&services.config, &services.uploads, &request).await?;
+    let form = receive(services, request, is_batch, caller.stranger).await?;
     drop(place);
     // The request itself has been counted as one.
-    caller.count(state, form.documents.len() - 1)?;
-    let job = job_request(state, &query, &form.fields, no_loopback).await?;
+    caller.count(&services.config, &services.clock, &services.limiter, form.documents.len() - 1)?;
+    let job = job_request(&services.config, &services.documents, &query, &form.fields, no_loopback).await?;
     if job.keeps_text {
         documents::check_keeper(caller.user.as_ref())?;
     }
-    check_types(state, &form, &job.options, is_batch)?;
+    check_types(&services.documents, &form, &job.options, is_batch)?;
     let Some(once) = once else {
-        return submit_all(state, caller, &context, form, &job, is_batch).await;
+        return submit_all(services, caller, &context, form, &job, is_batch).await;
     };
-    match once.begin(state, &digest(&uri, &form.digest(&query))).await? {
+    match once.begin(&services.repetitions, &digest(&uri, &form.digest(&query))).await? {
         Begun::Before(first) => Ok(first),
         Begun::Now(seed) => {
             context.resource = seed;
             context.keyed = Some(once.clone());
-            let response = submit_all(state, caller, &context, form, &job, is_batch).await?;
-            once.keep(state, seed, response).await
+            let response = submit_all(services, caller, &context, form, &job, is_batch).await?;
+            once.keep(&services.repetitions, seed, response).await
         }
     }
 }
 
 /// Refuses documents of unsupported types before a job is created.
-fn check_types(state: &Gateway, form: &Form, options: &Options, is_batch: bool) -> Result<(), Problem> {
-    let documents = sandbox(state)?;
+fn check_types(
+    documents: &Option<Documents>,
+    form: &Form,
+    options: &Options,
+    is_batch: bool,
+) -> Result<(), Problem> {
+    let documents = sandbox(documents)?;
     form.documents.iter().try_for_each(|document| {
         let checked = documents.check_type(&document.probe, options).map_err(Problem::from);
         checked.map_err(|problem| if is_batch { problem.of_file(&document.filename) } else { problem })
@@ -178,13 +187,14 @@ fn check_types(state: &Gateway, form: &Form, options: &Options, is_batch: bool) 
 }
 
 async fn job_request(
-    state: &Gateway,
+    config: &Config,
+    documents: &Option<Documents>,
     query: &Pairs,
     form: &Pairs,
     no_loopback: bool,
 ) -> Result<JobRequest, Problem> {
     let options = options::read(query, form)?;
-    let documents = sandbox(state)?;
+    let documents = sandbox(documents)?;
     documents.check(&options)?;
     let llm = Processor::Llm;
     if options.processors.contains(&llm) && !documents.offer().await.processors.contains(&llm.as_str()) {
@@ -192,19 +202,19 @@ async fn job_request(
     }
     let keeps_input = options::keeps_input(query, form)?;
     let keeps_text = options::keeps_text(query, form)?;
-    Ok(JobRequest { options, keeps_input, keeps_text, callback: callback(state, query, form, no_loopback)? })
+    Ok(JobRequest { options, keeps_input, keeps_text, callback: callback(config, query, form, no_loopback)? })
 }
 
 /// `no_loopback` refuses the addresses of this machine itself, here when they are literal, else when the request is made.
 fn callback(
-    state: &Gateway,
+    config: &Config,
     query: &Pairs,
     form: &Pairs,
     no_loopback: bool,
 ) -> Result<Option<CallbackRequest>, Problem> {
     let given = |name: &str| options::one(query, form, name).filter(|value| !value.is_empty());
     let Some(url) = given("callback_url") else { return Ok(None) };
-    let (url, target) = reachable_from(state, "callback_url", &url, no_loopback)?;
+    let (url, target) = reachable_from(config, "callback_url", &url, no_loopback)?;
     let secret = given("callback_secret");
     if secret.as_ref().is_some_and(|secret| secret.chars().count() > MAX_SECRET || secret.contains('\0')) {
         let fault = format!("must be at most {MAX_SECRET} characters long, without NUL");
@@ -216,16 +226,16 @@ fn callback(
 }
 
 /// The queue is bounded: who comes when it is full comes again. A repetition finds room for what it had brought before.
-async fn check_room(state: &Gateway, ids: &[Uuid]) -> Result<(), Problem> {
-    let most = i64::from(state.config.extraction.max_open_jobs);
-    if queries::open_jobs_with(&state.pool, ids, most).await? <= most {
+async fn check_room(database: &Database, config: &Config, ids: &[Uuid]) -> Result<(), Problem> {
+    let most = i64::from(config.extraction.max_open_jobs);
+    if queries::open_jobs_with(&database.primary, ids, most).await? <= most {
         return Ok(());
     }
     Err(Problem::unavailable("Too many documents wait to be read: try again in a while."))
 }
 
 async fn submit_all(
-    state: &Gateway,
+    services: &DocumentServices,
     caller: &Caller,
     context: &RequestContext,
     form: Form,
@@ -238,9 +248,9 @@ async fn submit_all(
         false => context.resource,
     };
     let ids: Vec<_> = (0..documents.len()).map(id).collect();
-    check_room(state, &ids).await?;
+    check_room(&services.database, &services.config, &ids).await?;
     if request.keeps_text {
-        documents::check_room(state, caller.user.as_ref()).await?;
+        documents::check_room(&services.database, &services.config, caller.user.as_ref()).await?;
     }
     if let Some(coming) = form.coming {
         let sizes = documents.iter().map(|document| document.size);
@@ -248,14 +258,14 @@ async fn submit_all(
     }
     let user = caller.user.as_ref();
     let secret = match &request.callback {
-        Some(CallbackRequest { secret: None, .. }) => Some(context.secret(state).await?),
+        Some(CallbackRequest { secret: None, .. }) => Some(context.secret(&services.repetitions).await?),
         _ => None,
     };
     let secret = secret.as_ref();
     let submissions = ids
         .into_iter()
         .zip(documents)
-        .map(|(id, document)| submit_one(state, user, context, id, document, request, secret));
+        .map(|(id, document)| submit_one(&services.sealer, user, context, id, document, request, secret));
     let submissions: Vec<_> = submissions.collect();
     let submitted: Vec<(Written, ExtractionSubmittedOut)> =
         stream::iter(submissions).buffered(CONCURRENT).try_collect().await?;
@@ -282,7 +292,7 @@ async fn submit_all(
 }
 
 async fn submit_one(
-    state: &Gateway,
+    sealer: &Sealer,
     user: Option<&CurrentUser>,
     context: &RequestContext,
     id: Uuid,
@@ -300,7 +310,7 @@ async fn submit_one(
                 (None, Some(random)) => shown.insert(made_secret(random, id)?).clone(),
                 (None, None) => return Err(Problem::internal(&"a callback has no secret")),
             };
-            let sealed = state.sealer.seal(receiver.0, &secret).map_err(|error| Problem::internal(&error))?;
+            let sealed = sealer.seal(receiver.0, &secret).map_err(|error| Problem::internal(&error))?;
             Some(Callback {
                 receiver: *receiver,
                 url: url.clone(),

@@ -10,6 +10,7 @@ use std::{
 use axum::extract::Request;
 use multer::Field;
 use sha2::{Digest, Sha256};
+use signalbox_config::Config;
 use tokio::{
     fs::File,
     io::{AsyncRead, AsyncSeek, AsyncSeekExt, AsyncWriteExt, ReadBuf},
@@ -19,7 +20,6 @@ use super::options::Pairs;
 use crate::{
     form::{OPTIONS, empty, filename, multipart, option, too_large, unreadable},
     problem::Problem,
-    state::State as Gateway,
 };
 
 /// Up to this size a document stays in memory.
@@ -71,8 +71,8 @@ impl AsyncSeek for Bytes {
 }
 
 /// Reads the form of `request`.
-pub(super) async fn receive(state: &Gateway, request: Request) -> Result<Upload, Problem> {
-    let most = state.config.extraction.max_file_bytes;
+pub(super) async fn receive(config: &Config, request: Request) -> Result<Upload, Problem> {
+    let most = config.extraction.max_file_bytes;
     let mut form = multipart(request, most, most, missing)?;
     let mut others = Pairs::new();
     let mut file = None;
@@ -82,7 +82,7 @@ pub(super) async fn receive(state: &Gateway, request: Request) -> Result<Upload,
             if file.is_some() {
                 return Err(Problem::field("file", "must be sent once: for more, send one request each"));
             }
-            file = Some(receive_file(state, field, most).await?);
+            file = Some(receive_file(config, field, most).await?);
         } else if others.len() < OPTIONS {
             others.push((name, option(field, most).await?));
         }
@@ -96,7 +96,7 @@ pub(super) fn missing() -> Problem {
 }
 
 async fn receive_file(
-    state: &Gateway,
+    config: &Config,
     mut field: Field<'static>,
     most: u64,
 ) -> Result<(Bytes, u64, String, String), Problem> {
@@ -110,7 +110,7 @@ async fn receive_file(
             return Err(too_large(most));
         }
         if disk.is_none() && memory.len() + piece.len() > SMALL {
-            disk = Some(open(state).await?);
+            disk = Some(open(config).await?);
         }
         match &mut disk {
             None => memory.extend_from_slice(&piece),
@@ -135,8 +135,8 @@ async fn receive_file(
 }
 
 /// An unnamed file for bytes that are too many for memory.
-pub(super) async fn open(state: &Gateway) -> Result<File, Problem> {
-    let folder = state.config.storage.folder.clone();
+pub(super) async fn open(config: &Config) -> Result<File, Problem> {
+    let folder = config.storage.folder.clone();
     let opened = tokio::task::spawn_blocking(move || tempfile::tempfile_in(folder)).await;
     let file = opened.map_err(|error| Problem::internal(&error))?.map_err(|error| Problem::file(&error))?;
     Ok(File::from_std(file))

@@ -8,14 +8,20 @@ use signalbox_domain::{
 use signalbox_projections::monitoring::queries;
 use uuid::Uuid;
 
-use crate::{auth::CurrentUser, context::RequestContext, problem::Problem, state::State};
+use crate::{
+    auth::CurrentUser,
+    context::RequestContext,
+    problem::Problem,
+    services::{commands::Commands, replica::Database},
+};
 
 /// Longest name of an event, in characters.
 const MAX_NAME: usize = 255;
 
 /// Maps the channels of the instance that is called `instance`, and links each to an event if `link` says so.
 pub(super) async fn map(
-    state: &State,
+    database: &Database,
+    commands: &Commands,
     user: &CurrentUser,
     context: &RequestContext,
     instance: &str,
@@ -30,7 +36,7 @@ pub(super) async fn map(
             if is_shared { format!("{} ({})", channel.name, channel.id) } else { channel.name.clone() };
         let event_name: String = format!("{instance} – {label}").chars().take(MAX_NAME).collect();
         let event = match link {
-            true => Some(event(state, user, context, event_name, channel).await?),
+            true => Some(event(database, commands, user, context, event_name, channel).await?),
             false => None,
         };
         let mapping =
@@ -43,13 +49,14 @@ pub(super) async fn map(
 
 /// The event for `channel`: the one that has its name already, or a new one.
 async fn event(
-    state: &State,
+    database: &Database,
+    commands: &Commands,
     user: &CurrentUser,
     context: &RequestContext,
     name: String,
     channel: &PluginChannel,
 ) -> Result<ChannelId, Problem> {
-    if let Some(id) = queries::channel_named(&state.pool, &name).await? {
+    if let Some(id) = queries::channel_named(&database.primary, &name).await? {
         return Ok(ChannelId(id));
     }
     let spec = ChannelSpec {
@@ -65,11 +72,11 @@ async fn event(
     let (purpose, id) = (purpose(&channel.id), event_id(context.resource, &channel.id));
     let command = ChannelCommand::Create(NewChannel { number: 0, owner: user.id, spec });
     let metadata = context.metadata(user.actor(), &purpose);
-    match state.write::<Channel>(id, None, &metadata, &command).await {
+    match commands.write::<Channel>(id, None, &metadata, &command).await {
         Ok(_) => Ok(ChannelId(id)),
         // Somebody made it in this moment.
         Err(rejection) if rejection.code == "event_name_taken" => {
-            let found = queries::channel_named(&state.pool, &name).await?;
+            let found = queries::channel_named(&database.primary, &name).await?;
             found.map(ChannelId).ok_or_else(|| rejection.into())
         }
         Err(rejection) => Err(rejection.into()),

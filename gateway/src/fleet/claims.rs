@@ -10,7 +10,7 @@ use crate::{
     auth::Writer,
     extract::{JsonBody, id},
     problem::{Problem, ProblemOut},
-    state::AppState,
+    services::replica::Database,
 };
 
 /// How long a claim holds that is not repeated, in seconds.
@@ -42,7 +42,7 @@ pub(crate) struct ClaimsOut {
 #[utoipa::path(post, path = "/api/v1/plugins/claims", tag = "plugins", security(("jwt" = [])), request_body = ClaimsIn, operation_id = "claim_plugin_instances",
     responses((status = 200, body = ClaimsOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn claim(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Writer,
     JsonBody(claims): JsonBody<ClaimsIn>,
 ) -> Result<Json<ClaimsOut>, Problem> {
@@ -52,8 +52,8 @@ pub(crate) async fn claim(
         return Err(Problem::field("instances", format!("must be at most {MAX_INSTANCES}")));
     }
     let wanted: Vec<_> = instances.iter().filter_map(|text| id(text)).collect();
-    let now = state.server_time().await?;
+    let now = database.time().await?;
     let until = now + TimeDelta::seconds(SECONDS);
-    let held = queries::claim_instances(&state.pool, &controller, &wanted, now, until).await?;
+    let held = queries::claim_instances(&database.primary, &controller, &wanted, now, until).await?;
     Ok(Json(ClaimsOut { instances: held.iter().map(Uuid::to_string).collect(), seconds: SECONDS }))
 }

@@ -3,11 +3,12 @@ use std::sync::LazyLock;
 use axum::{Json, extract::State};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use signalbox_config::Config;
 use signalbox_domain::{
     fleet::{Direction, PluginChannel, PluginClass},
     kernel::Sha256Hex,
 };
-use signalbox_plugins::{Question, Wheel};
+use signalbox_plugins::{Plugins, Question, Wheel};
 use signalbox_projections::fleet::{PackageRow, queries};
 use utoipa::ToSchema;
 
@@ -15,8 +16,7 @@ use super::packages;
 use crate::{
     auth::Reader,
     problem::{Problem, ProblemOut},
-    services::replica::Database,
-    state::State as Gateway,
+    services::{replica::Database, wheels::Wheels},
 };
 
 /// The classes that come with the service, as the SDK describes them; a test of the SDK keeps the two equal.
@@ -77,11 +77,11 @@ pub(crate) async fn available(
 }
 
 /// The class `id`.
-pub(super) async fn find(state: &Gateway, id: &str) -> Result<Offered, Problem> {
+pub(super) async fn find(database: &Database, id: &str) -> Result<Offered, Problem> {
     if let Some(class) = BUILT_IN.iter().find(|class| class.id == id) {
         return Ok(Offered { class: class.clone(), package: None });
     }
-    for package in state.read(queries::packages).await? {
+    for package in database.read(queries::packages).await? {
         if let Some(class) = package.classes.iter().find(|class| class.id == id) {
             return Ok(Offered { class: class.clone(), package: Some(package) });
         }
@@ -113,20 +113,22 @@ impl Offered {
     /// The channels that an instance with this configuration has.
     pub(super) async fn channels(
         &self,
-        state: &Gateway,
-        config: Map<String, Value>,
+        config: &Config,
+        wheels: &Wheels,
+        plugins: &Plugins,
+        given: Map<String, Value>,
     ) -> Result<Vec<PluginChannel>, Problem> {
         // A built-in class that has channels without a configuration has the same ones with any.
         let is_fixed = self.package.is_none() && !self.class.channels.is_empty();
-        if is_fixed || config.is_empty() {
+        if is_fixed || given.is_empty() {
             return Ok(self.class.channels.clone());
         }
         let sha256 = match &self.package {
-            Some(package) => Some(unpacked(state, package).await?),
+            Some(package) => Some(unpacked(config, wheels, plugins, package).await?),
             None => None,
         };
-        let question = Question::Channels { plugin_id: self.class.id.clone(), config };
-        let told = state.plugins.describe(sha256.as_ref(), &question).await;
+        let question = Question::Channels { plugin_id: self.class.id.clone(), config: given };
+        let told = plugins.describe(sha256.as_ref(), &question).await;
         let told = told.map_err(|error| match error {
             signalbox_plugins::DescribeError::Plugin(why) => {
                 Problem::field("config_json", format!("is refused by the plugin: {why}"))
@@ -141,11 +143,16 @@ impl Offered {
 }
 
 /// Makes sure that `package` is unpacked here: another gateway may have installed it.
-async fn unpacked(state: &Gateway, package: &PackageRow) -> Result<Sha256Hex, Problem> {
+async fn unpacked(
+    config: &Config,
+    wheels: &Wheels,
+    plugins: &Plugins,
+    package: &PackageRow,
+) -> Result<Sha256Hex, Problem> {
     let sha256: Sha256Hex = package.sha256.parse().map_err(|error| Problem::internal(&error))?;
-    if !state.plugins.is_unpacked(&sha256) {
-        let wheel = packages::fetch(state, package).await?;
-        let (plugins, digest, name) = (state.plugins.clone(), sha256.clone(), package.file_name.clone());
+    if !plugins.is_unpacked(&sha256) {
+        let wheel = packages::fetch(config, wheels, package).await?;
+        let (plugins, digest, name) = (plugins.clone(), sha256.clone(), package.file_name.clone());
         let unpacking =
             tokio::task::spawn_blocking(move || plugins.unpack(Wheel::open(wheel, &name)?, &digest)).await;
         unpacking.map_err(|error| Problem::internal(&error))?.map_err(|error| Problem::internal(&error))?;

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -8,6 +8,7 @@ use axum::{
 };
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use signalbox_config::Config;
 use signalbox_domain::{
     fleet::{Firmware, FirmwareCommand, FirmwareRef, FirmwareStatus, NewFirmware},
     kernel::{ReleaseVersion, Sha256Hex},
@@ -31,8 +32,7 @@ use crate::{
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, parse_json, read_body},
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
-    services::replica::Database,
-    state::{AppState, State as Gateway},
+    services::{commands::Commands, replica::Database},
     target::reachable,
 };
 
@@ -149,7 +149,9 @@ pub(crate) async fn list(
     responses((status = 201, body = FirmwareOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(config): State<Arc<Config>>,
     Admin(user): Admin,
     context: RequestContext,
     JsonBody(firmware): JsonBody<FirmwareIn>,
@@ -158,15 +160,15 @@ pub(crate) async fn create(
         owner: user.id,
         version: valid_version(&firmware.version)?,
         changelog: firmware.changelog,
-        download_url: valid_url(&state, firmware.download_url)?,
+        download_url: valid_url(&config, firmware.download_url)?,
         sha256: valid_digest(firmware.file_hash_sha256)?,
         signature: valid_signature(firmware.signature)?,
         bundle: None,
     };
     let metadata = context.metadata(user.actor(), "create firmware");
     let command = FirmwareCommand::Create(new);
-    let written = state.write::<Firmware>(context.resource, None, &metadata, &command).await?;
-    let (version, out) = shown(&state, context.resource, written.unseen).await?;
+    let written = commands.write::<Firmware>(context.resource, None, &metadata, &command).await?;
+    let (version, out) = shown(&database, context.resource, written.unseen).await?;
     let location = format!("/api/v1/ota/{}", context.resource);
     Ok(answer::created(written, &location, version, &out))
 }
@@ -198,12 +200,12 @@ pub(crate) async fn check(
 #[utoipa::path(get, path = "/api/v1/ota/{id}", tag = "firmware", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_firmware",
     responses((status = 200, body = FirmwareOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let (version, out) = shown(&state, key(WHAT, &id)?, at).await?;
+    let (version, out) = shown(&database, key(WHAT, &id)?, at).await?;
     Ok(answer::resource(version, &out))
 }
 
@@ -212,15 +214,16 @@ pub(crate) async fn get(
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find(&database, &id).await?;
     let metadata = context.metadata(user.actor(), "delete firmware");
-    let written = state.write::<Firmware>(row.id, version, &metadata, &FirmwareCommand::Delete).await?;
+    let written = commands.write::<Firmware>(row.id, version, &metadata, &FirmwareCommand::Delete).await?;
     Ok(answer::success(written, "Firmware update successfully deleted."))
 }
 
@@ -229,7 +232,9 @@ pub(crate) async fn delete(
     responses((status = 202, body = FirmwareOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut),
         (status = 404, body = ProblemOut), (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn apply(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(config): State<Arc<Config>>,
     Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,
@@ -238,12 +243,12 @@ pub(crate) async fn apply(
     let body = read_body(request).await?;
     let apply: FirmwareApplyIn =
         if body.is_empty() { FirmwareApplyIn::default() } else { parse_json(&body)? };
-    let download_url = valid_url(&state, apply.download_url)?;
+    let download_url = valid_url(&config, apply.download_url)?;
     let command = FirmwareCommand::Apply { download_url, sha256: valid_digest(apply.file_hash_sha256)? };
-    let row = find(&state, &id).await?;
+    let row = find(&database, &id).await?;
     let metadata = context.metadata(user.actor(), "apply firmware");
-    let written = state.write::<Firmware>(row.id, None, &metadata, &command).await?;
-    let (_, out) = shown(&state, row.id, written.unseen).await?;
+    let written = commands.write::<Firmware>(row.id, None, &metadata, &command).await?;
+    let (_, out) = shown(&database, row.id, written.unseen).await?;
     Ok(answer::written(written, StatusCode::ACCEPTED, None, &out))
 }
 
@@ -253,21 +258,22 @@ pub(crate) async fn apply(
     responses((status = 200, body = FirmwareOut), (status = 202, body = FirmwareOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut),
         (status = 404, body = ProblemOut), (status = 409, body = ProblemOut)))]
 pub(crate) async fn rollback(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find(&database, &id).await?;
     let metadata = context.metadata(user.actor(), "roll back firmware");
-    let written = state.write::<Firmware>(row.id, None, &metadata, &FirmwareCommand::Rollback).await?;
+    let written = commands.write::<Firmware>(row.id, None, &metadata, &FirmwareCommand::Rollback).await?;
     if written.unseen.is_some() {
-        let (_, out) = shown(&state, row.id, written.unseen).await?;
+        let (_, out) = shown(&database, row.id, written.unseen).await?;
         return Ok(answer::written(written, StatusCode::ACCEPTED, None, &out));
     }
     let deadline = Instant::now() + ROLLBACK_TIMEOUT;
     let row = loop {
-        let row = find(&state, &id).await?;
+        let row = find(&database, &id).await?;
         if row.work.is_none() || Instant::now() > deadline {
             break row;
         }
@@ -282,13 +288,13 @@ pub(crate) async fn rollback(
         }
         _ => StatusCode::OK,
     };
-    let (_, out) = shown(&state, row.id, None).await?;
+    let (_, out) = shown(&database, row.id, None).await?;
     Ok(answer::written(written, status, None, &out))
 }
 
-async fn find(state: &Gateway, id: &str) -> Result<FirmwareRow, Problem> {
+async fn find(database: &Database, id: &str) -> Result<FirmwareRow, Problem> {
     let id = key(WHAT, id)?;
-    state.read(|pool| firmware::firmware(pool, id)).await?.ok_or_else(missing)
+    database.read(|pool| firmware::firmware(pool, id)).await?.ok_or_else(missing)
 }
 
 fn missing() -> Problem {
@@ -296,13 +302,17 @@ fn missing() -> Problem {
 }
 
 /// The update `id` as clients see it, as it was `at` or as it is, and its version as a resource.
-pub(super) async fn shown(state: &Gateway, id: Uuid, at: Option<At>) -> Result<(i64, FirmwareOut), Problem> {
+pub(super) async fn shown(
+    database: &Database,
+    id: Uuid,
+    at: Option<At>,
+) -> Result<(i64, FirmwareOut), Problem> {
     let (row, running) = match at {
         None => {
-            let row = state.read(|pool| firmware::firmware(pool, id)).await?.ok_or_else(missing)?;
-            (row, state.read(firmware::running_firmware).await?)
+            let row = database.read(|pool| firmware::firmware(pool, id)).await?.ok_or_else(missing)?;
+            (row, database.read(firmware::running_firmware).await?)
         }
-        Some(at) => there(WHAT, past_firmware(&state.pool, id, at).await?)?,
+        Some(at) => there(WHAT, past_firmware(&database.primary, id, at).await?)?,
     };
     Ok((row.version, FirmwareOut::of(row, running)))
 }
@@ -311,9 +321,9 @@ pub(super) fn valid_version(version: &str) -> Result<ReleaseVersion, Problem> {
     version.trim().parse().map_err(|error| Problem::field("version", error))
 }
 
-fn valid_url(state: &Gateway, url: Option<String>) -> Result<Option<String>, Problem> {
+fn valid_url(config: &Config, url: Option<String>) -> Result<Option<String>, Problem> {
     let url = url.filter(|url| !url.trim().is_empty());
-    Ok(url.map(|url| reachable(state, "download_url", &url)).transpose()?.map(|(url, _)| url))
+    Ok(url.map(|url| reachable(config, "download_url", &url)).transpose()?.map(|(url, _)| url))
 }
 
 pub(super) fn valid_digest(digest: Option<String>) -> Result<Option<Sha256Hex>, Problem> {

@@ -7,7 +7,8 @@ use axum::{
 };
 use multer::Field;
 use serde::Serialize;
-use signalbox_blob_store::{BlobKey, Receive, Received, Start};
+use signalbox_blob_store::{BlobKey, BlobStore, Receive, Received, Start};
+use signalbox_config::Config;
 use signalbox_documents::Share;
 use signalbox_domain::{
     fleet::{Firmware, FirmwareBundle, FirmwareCommand, NewFirmware},
@@ -25,11 +26,12 @@ use crate::{
     auth::{Admin, CurrentUser},
     context::RequestContext,
     extraction::upload_place,
+    fleet::services::FleetServices,
     form::{OPTIONS, empty, filename, multipart, option, refused, unreadable},
     idempotency::{Begun, Once, digest},
     problem::{Problem, ProblemOut},
-    staged::Staged,
-    state::AppState,
+    services::replica::Database,
+    staged::{Staged, Staging},
 };
 
 /// Name of a bundle in its folder of the blob store.
@@ -77,29 +79,34 @@ struct Form {
     responses((status = 201, body = FirmwareUploadedOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 413, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut)))]
 pub(crate) async fn upload(
-    State(state): State<AppState>,
+    State(services): State<FleetServices>,
     Admin(user): Admin,
     Once(once): Once,
     mut context: RequestContext,
     request: Request,
 ) -> Result<Response, Problem> {
     let uri = request.uri().clone();
-    let _place = upload_place(&state, &Share::user(user.id)).await?;
-    let form = receive(&state, request).await?;
-    let Some(once) = once else { return record(&state, &user, &context, form).await };
-    match once.begin(&state, &digest(&uri, &form.digest())).await? {
+    let _place = upload_place(&services.config, &services.uploads, &Share::user(user.id)).await?;
+    let form = receive(&services.config, &services.blobs, &services.staging, request).await?;
+    let Some(once) = once else { return record(&services.database, &user, &context, form).await };
+    match once.begin(&services.repetitions, &digest(&uri, &form.digest())).await? {
         Begun::Before(first) => Ok(first),
         Begun::Now(seed) => {
             context.resource = seed;
             context.keyed = Some(once.clone());
-            let response = record(&state, &user, &context, form).await?;
-            once.keep(&state, seed, response).await
+            let response = record(&services.database, &user, &context, form).await?;
+            once.keep(&services.repetitions, seed, response).await
         }
     }
 }
 
-async fn receive(state: &AppState, request: Request) -> Result<Form, Problem> {
-    let most = state.config.firmware.max_file_bytes;
+async fn receive(
+    config: &Config,
+    blobs: &BlobStore,
+    staging: &Staging,
+    request: Request,
+) -> Result<Form, Problem> {
+    let most = config.firmware.max_file_bytes;
     let mut parts = multipart(request, most, most, missing)?;
     let (mut file, mut fields) = (None, Vec::new());
     while let Some(field) = parts.next_field().await.map_err(|error| unreadable(&error, most))? {
@@ -108,7 +115,7 @@ async fn receive(state: &AppState, request: Request) -> Result<Form, Problem> {
             if file.is_some() {
                 return Err(Problem::field("file", "must be sent once: an update has one bundle"));
             }
-            file = Some(receive_file(state, field, most).await?);
+            file = Some(receive_file(blobs, staging, field, most).await?);
         } else if fields.len() < OPTIONS {
             fields.push((name, option(field, most).await?));
         }
@@ -118,7 +125,8 @@ async fn receive(state: &AppState, request: Request) -> Result<Form, Problem> {
 }
 
 async fn receive_file(
-    state: &AppState,
+    blobs: &BlobStore,
+    staging: &Staging,
     field: Field<'static>,
     most: u64,
 ) -> Result<(String, FirmwareBundle, Staged), Problem> {
@@ -126,10 +134,10 @@ async fn receive_file(
     if !ENDINGS.iter().any(|ending| file_name.to_ascii_lowercase().ends_with(ending)) {
         return Err(Problem::malformed("file must be a .tar.gz archive"));
     }
-    let staged = Staged::begin(state).await?;
+    let staged = Staged::begin(staging).await?;
     let blob = staged.id();
     let request = Receive { start: Start::Anew, limit: most, expected_sha256: None, total: None };
-    let received = state.blobs.receive(&BlobKey::new(blob, BUNDLE), request, field, |_| {}).await;
+    let received = blobs.receive(&BlobKey::new(blob, BUNDLE), request, field, |_| {}).await;
     match received.map_err(|error| refused(error, most))? {
         Received::Complete { size: 0, .. } => Err(empty()),
         Received::Complete { size, sha256 } => Ok((file_name, FirmwareBundle { blob, size, sha256 }, staged)),
@@ -173,7 +181,7 @@ fn version_in(file_name: &str) -> Option<ReleaseVersion> {
 }
 
 async fn record(
-    state: &AppState,
+    database: &Database,
     user: &CurrentUser,
     context: &RequestContext,
     form: Form,
@@ -187,7 +195,7 @@ async fn record(
             "file_hash_sha256 is not that of the file, which is {actual}"
         )));
     }
-    let known = firmware_of(&state.pool, version).await?.filter(|row| row.id != context.resource);
+    let known = firmware_of(&database.primary, version).await?.filter(|row| row.id != context.resource);
     let (id, command) = match known {
         Some(row) => (row.id, FirmwareCommand::AddBundle { bundle: form.bundle.clone(), signature }),
         None => {
@@ -205,7 +213,7 @@ async fn record(
     };
     let metadata = context.metadata(user.actor(), "upload firmware");
     let written = form.staged.hand_over::<Firmware>(id, &metadata, &command).await?;
-    let (resource_version, firmware) = shown(state, id, written.unseen).await?;
+    let (resource_version, firmware) = shown(database, id, written.unseen).await?;
     let size = with_separators(form.bundle.size);
     let message = format!("{} ({size} bytes) uploaded as firmware {version}.", form.file_name);
     let out = FirmwareUploadedOut { message, firmware };

@@ -3,20 +3,22 @@
 use serde_json::Value;
 use signalbox_domain::fleet::InstanceConfig;
 use signalbox_projections::fleet::queries::Instance;
+use signalbox_sealing::Sealer;
 use uuid::Uuid;
 
 use super::{classes, redaction::Secrets};
-use crate::{problem::Problem, state::State as Gateway};
+use crate::{problem::Problem, services::replica::Database};
 
 /// The configuration to store for a request of `config`, or `None` if it equals the known one. Texts are compared
 /// unsealed: sealing the same text twice yields different ones.
 pub(super) async fn changed_config(
-    state: &Gateway,
+    database: &Database,
+    sealer: &Sealer,
     instance: &Instance,
     config: Option<&str>,
 ) -> Result<Option<Option<InstanceConfig>>, Problem> {
-    let (config, known) = (InstanceConfig::clean(config)?, unseal(state, instance).await?);
-    let offered = classes::find(state, &instance.row.plugin_id).await?;
+    let (config, known) = (InstanceConfig::clean(config)?, unseal(sealer, instance).await?);
+    let offered = classes::find(database, &instance.row.plugin_id).await?;
     let secrets = Secrets::of(Some(offered.class.config_schema.as_str()));
     let restored = config.clone().map(|config| secrets.restore(config, known.as_deref())).transpose()?;
     let is_restored = restored != config;
@@ -25,7 +27,7 @@ pub(super) async fn changed_config(
     if config == known || (is_restored && is_same_json(config.as_deref(), known.as_deref())) {
         return Ok(None);
     }
-    seal(state, instance.row.id, config.as_deref()).map(Some)
+    seal(sealer, instance.row.id, config.as_deref()).map(Some)
 }
 
 fn is_same_json(one: Option<&str>, other: Option<&str>) -> bool {
@@ -34,20 +36,20 @@ fn is_same_json(one: Option<&str>, other: Option<&str>) -> bool {
 }
 
 pub(super) fn seal(
-    state: &Gateway,
+    sealer: &Sealer,
     instance: Uuid,
     config: Option<&str>,
 ) -> Result<Option<InstanceConfig>, Problem> {
-    let sealed = config.map(|config| state.sealer.seal(instance, config)).transpose();
+    let sealed = config.map(|config| sealer.seal(instance, config)).transpose();
     Ok(sealed.map_err(|error| Problem::internal(&error))?.map(InstanceConfig::Sealed))
 }
 
-pub(super) async fn unseal(state: &Gateway, instance: &Instance) -> Result<Option<String>, Problem> {
+pub(super) async fn unseal(sealer: &Sealer, instance: &Instance) -> Result<Option<String>, Problem> {
     match instance.row.config.as_deref() {
         None => Ok(None),
         Some(InstanceConfig::Plain(config)) => Ok(Some(config.clone())),
         Some(InstanceConfig::Sealed(sealed)) => {
-            let opened = state.sealer.unseal(instance.row.id, sealed).await;
+            let opened = sealer.unseal(instance.row.id, sealed).await;
             Ok(Some(opened.map_err(|error| Problem::internal(&error))?.expose().to_owned()))
         }
     }

@@ -1,16 +1,12 @@
-use std::{collections::HashMap, slice};
+use std::{collections::HashMap, slice, sync::Arc};
 
 use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
-use signalbox_domain::{
-    fleet::{
-        InstanceChanges, InstanceConfig, InstanceSpec, InstanceStatus, NewInstance, PluginInstance,
-        PluginInstanceCommand, PluginRef,
-    },
-    identity::{ApiToken, ApiTokenCommand, Role},
+use signalbox_domain::fleet::{
+    InstanceChanges, InstanceConfig, InstanceSpec, InstanceStatus, NewInstance, PluginInstance,
+    PluginInstanceCommand, PluginRef,
 };
-use signalbox_event_store::{LogFilter, LogOrder, search};
 use signalbox_projections::{
     fleet::{
         InstanceRow, MappingRow, past_instance,
@@ -18,24 +14,27 @@ use signalbox_projections::{
     },
     register::At,
 };
+use signalbox_sealing::Sealer;
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
 use super::{
     channels, classes,
+    controllers::{note_controller, sees_secrets},
     instance_config::{changed_config, seal, unseal},
     own_events::{self, NamedOut, Removed},
     redaction::Secrets,
 };
 use crate::{
     answer::{self, Page},
-    auth::{Credential, CurrentUser, Reader, Writer},
+    auth::{Credential, Reader, Writer},
     context::RequestContext,
     existence::{examples, judged},
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, not_null, present},
+    fleet::services::FleetServices,
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemKind, ProblemOut},
-    state::{AppState, State as Gateway, Written},
+    services::{auth::ApiTokens, commands::Commands, replica::Database},
+    state::Written,
 };
 
 /// A status that no controller has confirmed for so long is no longer believed.
@@ -165,7 +164,7 @@ pub(crate) struct InstanceDeletedOut {
 #[utoipa::path(get, path = "/api/v1/plugins", tag = "plugins", security(("jwt" = [])), params(EnvelopeParams, Sort<Instance>, InstanceParams), operation_id = "list_plugin_instances",
     responses((status = 200, body = Page<InstanceOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(services): State<FleetServices>,
     Reader(user): Reader,
     context: RequestContext,
     Params(envelope): Params<EnvelopeParams>,
@@ -175,17 +174,20 @@ pub(crate) async fn list(
     let InstanceParams { plugin_id, name, enabled } = params;
     let filter = InstanceFilter { plugin_id, name, enabled };
     let wanted = envelope.page()?;
-    let (rows, total) = state.read(|pool| queries::instances(pool, &filter, sort.order(), wanted)).await?;
+    let (rows, total) =
+        services.database.read(|pool| queries::instances(pool, &filter, sort.order(), wanted)).await?;
     let ids: Vec<_> = rows.iter().map(|instance| instance.row.id).collect();
-    let mut mappings = state.read(|pool| queries::mappings(pool, &ids)).await?;
-    let sees_secrets = sees_secrets(&state, &user, &context).await?;
+    let mut mappings = services.database.read(|pool| queries::mappings(pool, &ids)).await?;
+    let sees_secrets =
+        sees_secrets(&services.database, &services.commands, &services.api_tokens, &user, &context).await?;
     let mut schemas = Schemas::default();
-    let now = state.server_time().await?;
+    let now = services.database.time().await?;
     let mut data = Vec::with_capacity(rows.len());
     for instance in rows {
         let own = mappings.extract_if(.., |mapping| mapping.instance_id == instance.row.id).collect();
-        let secrets = if sees_secrets { None } else { Some(schemas.secrets(&state, &instance).await?) };
-        data.push(InstanceOut::new(&state, now, instance, own, secrets).await?);
+        let secrets =
+            if sees_secrets { None } else { Some(schemas.secrets(&services.database, &instance).await?) };
+        data.push(InstanceOut::new(&services.sealer, now, instance, own, secrets).await?);
     }
     Ok(Json(envelope.envelope(total, data)))
 }
@@ -195,14 +197,17 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/plugins/{public_id}", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,), AtParams), operation_id = "get_plugin_instance",
     responses((status = 200, body = InstanceOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(sealer): State<Sealer>,
+    State(api_tokens): State<Arc<ApiTokens>>,
     Reader(user): Reader,
     context: RequestContext,
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let sees_secrets = sees_secrets(&state, &user, &context).await?;
-    let (version, out) = show_at(&state, &id, at, sees_secrets).await?;
+    let sees_secrets = sees_secrets(&database, &commands, &api_tokens, &user, &context).await?;
+    let (version, out) = show_at(&database, &sealer, &id, at, sees_secrets).await?;
     Ok(answer::resource(version, &out))
 }
 
@@ -211,7 +216,7 @@ pub(crate) async fn get(
     responses((status = 201, body = InstanceOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(services): State<FleetServices>,
     Writer(user): Writer,
     context: RequestContext,
     JsonBody(instance): JsonBody<InstanceIn>,
@@ -223,29 +228,38 @@ pub(crate) async fn create(
         name: instance_name,
         demo_mode: demo_mode.unwrap_or(false),
         enabled: enabled.unwrap_or(true),
-        config: seal(&state, context.resource, config_json.as_deref())?,
+        config: seal(&services.sealer, context.resource, config_json.as_deref())?,
     };
     // Checked before events are made for it. A repetition has made the instance itself.
     let spec = spec.validate()?;
-    let offered = classes::find(&state, plugin_id.trim()).await?;
+    let offered = classes::find(&services.database, plugin_id.trim()).await?;
     if let Some(config) = &config_json {
         Secrets::of(Some(offered.class.config_schema.as_str())).restore(config.clone(), None)?;
     }
     let config = offered.check(config_json.as_deref())?;
-    if queries::is_instance_name_taken(&state.pool, &spec.name, context.resource).await? {
+    if queries::is_instance_name_taken(&services.database.primary, &spec.name, context.resource).await? {
         let detail = "Another plugin instance has this name: choose another one.";
         return Err(Problem::conflict("instance_name_taken", detail));
     }
-    let found = offered.channels(&state, config).await?;
+    let found = offered.channels(&services.config, &services.wheels, &services.plugins, config).await?;
     let link = auto_create_events.unwrap_or(true);
-    let mappings = channels::map(&state, &user, &context, &spec.name, found, link).await?;
+    let mappings =
+        channels::map(&services.database, &services.commands, &user, &context, &spec.name, found, link)
+            .await?;
     let plugin = PluginRef { id: offered.class.id, is_built_in: offered.package.is_none() };
     let command =
         PluginInstanceCommand::Create { new: NewInstance { owner: user.id, plugin, spec }, mappings };
     let metadata = context.metadata(user.actor(), "create plugin instance");
-    let written = state.write::<PluginInstance>(context.resource, None, &metadata, &command).await?;
-    let (version, out) =
-        show_at(&state, &context.resource.to_string(), written.unseen, user.runs_controller()).await?;
+    let written =
+        services.commands.write::<PluginInstance>(context.resource, None, &metadata, &command).await?;
+    let (version, out) = show_at(
+        &services.database,
+        &services.sealer,
+        &context.resource.to_string(),
+        written.unseen,
+        user.runs_controller(),
+    )
+    .await?;
     Ok(answer::created(written, &format!("/api/v1/plugins/{}", out.public_id), version, &out))
 }
 
@@ -254,7 +268,9 @@ pub(crate) async fn create(
     responses((status = 200, body = InstanceOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(sealer): State<Sealer>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -262,7 +278,7 @@ pub(crate) async fn update(
     JsonBody(changes): JsonBody<InstanceChangesIn>,
 ) -> Result<Response, Problem> {
     let InstanceChangesIn { instance_name, demo_mode, enabled, config_json } = changes;
-    let instance = match find(&state, &id).await {
+    let instance = match find(&database, &id).await {
         Ok(instance) => instance,
         Err(missing) => {
             InstanceConfig::clean(config_json.as_ref().and_then(Option::as_deref))?;
@@ -272,14 +288,14 @@ pub(crate) async fn update(
         }
     };
     let config = match config_json {
-        Some(config) => changed_config(&state, &instance, config.as_deref()).await?,
+        Some(config) => changed_config(&database, &sealer, &instance, config.as_deref()).await?,
         None => None,
     };
     let changes = InstanceChanges { name: instance_name, demo_mode, enabled, config };
     let metadata = context.metadata(user.actor(), "change plugin instance");
     let command = PluginInstanceCommand::Change(changes);
-    let written = state.write::<PluginInstance>(instance.row.id, version, &metadata, &command).await?;
-    let (version, out) = show_at(&state, &id, written.unseen, user.runs_controller()).await?;
+    let written = commands.write::<PluginInstance>(instance.row.id, version, &metadata, &command).await?;
+    let (version, out) = show_at(&database, &sealer, &id, written.unseen, user.runs_controller()).await?;
     Ok(answer::changed(written, version, &out))
 }
 
@@ -287,7 +303,10 @@ pub(crate) async fn update(
 #[utoipa::path(put, path = "/api/v1/plugins/{public_id}/status", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,)), request_body = ReportIn, operation_id = "report_plugin_instance",
     responses((status = 200, body = InstanceOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn report(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(sealer): State<Sealer>,
+    State(api_tokens): State<Arc<ApiTokens>>,
     Writer(user): Writer,
     Text(id): Text,
     context: RequestContext,
@@ -295,17 +314,17 @@ pub(crate) async fn report(
 ) -> Result<Response, Problem> {
     let ReportIn { status, error_message } = report;
     let command = PluginInstanceCommand::Report { status, error: error_message };
-    let instance = find(&state, &id)
+    let instance = find(&database, &id)
         .await
         .map_err(|missing| judged::<PluginInstance>(missing, [examples::instance(), command.clone()]))?;
     let metadata = context.metadata(user.actor(), "report plugin instance");
-    let written = state.write::<PluginInstance>(instance.row.id, None, &metadata, &command).await?;
-    queries::note_report(&state.pool, instance.row.id, state.server_time().await?).await?;
+    let written = commands.write::<PluginInstance>(instance.row.id, None, &metadata, &command).await?;
+    queries::note_report(&database.primary, instance.row.id, database.time().await?).await?;
     if let (None, Credential::ApiToken(token)) = (user.controller, user.credential) {
-        state.api_tokens.remember_controller(token, true);
-        note_controller(&state, &user, &context, token).await;
+        api_tokens.remember_controller(token, true);
+        note_controller(&commands, &user, &context, token).await;
     }
-    let (version, out) = show_at(&state, &id, written.unseen, user.runs_controller()).await?;
+    let (version, out) = show_at(&database, &sealer, &id, written.unseen, user.runs_controller()).await?;
     Ok(answer::changed(written, version, &out))
 }
 
@@ -314,14 +333,15 @@ pub(crate) async fn report(
 #[utoipa::path(delete, path = "/api/v1/plugins/{public_id}", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,), InstanceDeleteParams), operation_id = "delete_plugin_instance",
     responses((status = 200, body = InstanceDeletedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
     Params(InstanceDeleteParams { keep_events }): Params<InstanceDeleteParams>,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let instance = find(&state, &id).await?.row;
+    let instance = find(&database, &id).await?.row;
     if version.is_some_and(|version| version != instance.version) {
         let detail = "the plugin instance has another version than If-Match names";
         return Err(Problem::new(ProblemKind::PreconditionFailed, "version_mismatch", detail));
@@ -329,12 +349,12 @@ pub(crate) async fn delete(
     // The instance goes last: should this be broken off, the same request does what is left.
     let removed = match keep_events.unwrap_or(false) {
         true => Removed::default(),
-        false => own_events::remove(&state, &user, &context, instance.id).await?,
+        false => own_events::remove(&database, &commands, &user, &context, instance.id).await?,
     };
     let metadata = context.metadata(user.actor(), "delete plugin instance");
     let command = PluginInstanceCommand::Delete;
-    let written = state.write::<PluginInstance>(instance.id, version, &metadata, &command).await?;
-    queries::forget_controllers(&state.pool, instance.id).await?;
+    let written = commands.write::<PluginInstance>(instance.id, version, &metadata, &command).await?;
+    queries::forget_controllers(&database.primary, instance.id).await?;
     let Removed { events, rules, unseen } = removed;
     let out = InstanceDeletedOut {
         status: "success",
@@ -347,75 +367,43 @@ pub(crate) async fn delete(
 }
 
 /// The instance `id`.
-pub(super) async fn find(state: &Gateway, id: &str) -> Result<Instance, Problem> {
+pub(super) async fn find(database: &Database, id: &str) -> Result<Instance, Problem> {
     let id = key("Plugin instance", id)?;
-    state.read(|pool| queries::instance(pool, id)).await?.ok_or_else(|| Problem::not_found("Plugin instance"))
+    database
+        .read(|pool| queries::instance(pool, id))
+        .await?
+        .ok_or_else(|| Problem::not_found("Plugin instance"))
 }
 
 /// The instance `id` as it was `at`, or as it is.
 async fn show_at(
-    state: &Gateway,
+    database: &Database,
+    sealer: &Sealer,
     id: &str,
     at: Option<At>,
     sees_secrets: bool,
 ) -> Result<(i64, InstanceOut), Problem> {
-    let now = state.server_time().await?;
+    let now = database.time().await?;
     let (instance, mappings) = match at {
         None => {
-            let instance = find(state, id).await?;
+            let instance = find(database, id).await?;
             let own = slice::from_ref(&instance.row.id);
-            let mappings = state.read(|pool| queries::mappings(pool, own)).await?;
+            let mappings = database.read(|pool| queries::mappings(pool, own)).await?;
             (instance, mappings)
         }
         Some(at) => {
-            let (row, mappings) = find_past(state, id, at).await?;
+            let (row, mappings) = find_past(database, id, at).await?;
             (Instance { row, reported_at: Some(now) }, mappings)
         }
     };
-    let secrets = if sees_secrets { None } else { Some(secrets_of(state, &instance.row.plugin_id).await?) };
-    Ok((instance.row.version, InstanceOut::new(state, now, instance, mappings, secrets.as_ref()).await?))
-}
-
-/// Whether `user` is shown the secrets in configurations: a controller, which may be known as one only from the log.
-async fn sees_secrets(
-    state: &Gateway,
-    user: &CurrentUser,
-    context: &RequestContext,
-) -> Result<bool, Problem> {
-    let Credential::ApiToken(token) = user.credential else { return Ok(false) };
-    if user.controller.is_some() || user.role < Role::Operator {
-        return Ok(user.runs_controller());
-    }
-    if let Some(has_run) = state.api_tokens.has_run_controller(token) {
-        return Ok(has_run);
-    }
-    // The log has the owner of a token that reported, not the token: all of the owner's older ones count as controllers'.
-    let filter = LogFilter {
-        actor: Some(user.actor().to_string()),
-        event_type: Some("plugin_instance_reported".to_owned()),
-        ..LogFilter::default()
-    };
-    let reported = search(&state.pool, &filter, LogOrder::NewestFirst, 1).await;
-    let has_reported = !reported.map_err(|error| Problem::internal(&error))?.is_empty();
-    state.api_tokens.remember_controller(token, has_reported);
-    if has_reported {
-        note_controller(state, user, context, token).await;
-    }
-    Ok(has_reported)
-}
-
-/// Notes that a token of an earlier version is a controller's. What fails is done again with the next report.
-async fn note_controller(state: &Gateway, user: &CurrentUser, context: &RequestContext, token: Uuid) {
-    let metadata = context.metadata(user.actor(), "note controller");
-    let noted = state.write::<ApiToken>(token, None, &metadata, &ApiTokenCommand::NoteController).await;
-    if let Err(rejection) = noted {
-        tracing::warn!(%token, code = %rejection.code, "an API token was not noted as a controller's");
-    }
+    let secrets =
+        if sees_secrets { None } else { Some(secrets_of(database, &instance.row.plugin_id).await?) };
+    Ok((instance.row.version, InstanceOut::new(sealer, now, instance, mappings, secrets.as_ref()).await?))
 }
 
 /// Which values of a configuration for the class `id` are secret.
-async fn secrets_of(state: &Gateway, id: &str) -> Result<Secrets, Problem> {
-    match classes::find(state, id).await {
+async fn secrets_of(database: &Database, id: &str) -> Result<Secrets, Problem> {
+    match classes::find(database, id).await {
         Ok(offered) => Ok(Secrets::of(Some(offered.class.config_schema.as_str()))),
         Err(problem) if problem.kind() == ProblemKind::NotFound => Ok(Secrets::of(None)),
         Err(problem) => Err(problem),
@@ -427,35 +415,35 @@ async fn secrets_of(state: &Gateway, id: &str) -> Result<Secrets, Problem> {
 struct Schemas(HashMap<String, Secrets>);
 
 impl Schemas {
-    async fn secrets(&mut self, state: &Gateway, instance: &Instance) -> Result<&Secrets, Problem> {
+    async fn secrets(&mut self, database: &Database, instance: &Instance) -> Result<&Secrets, Problem> {
         let id = &instance.row.plugin_id;
         let secrets = match self.0.remove(id) {
             Some(known) => known,
-            None => secrets_of(state, id).await?,
+            None => secrets_of(database, id).await?,
         };
         Ok(self.0.entry(id.clone()).or_insert(secrets))
     }
 }
 
 pub(super) async fn find_past(
-    state: &Gateway,
+    database: &Database,
     id: &str,
     at: At,
 ) -> Result<(InstanceRow, Vec<MappingRow>), Problem> {
     let what = "Plugin instance";
-    there(what, past_instance(&state.pool, key(what, id)?, at).await?)
+    there(what, past_instance(&database.primary, key(what, id)?, at).await?)
 }
 
 impl InstanceOut {
     /// The instance as it is at `now`, by PostgreSQL's clock, by which it reports.
     async fn new(
-        state: &Gateway,
+        sealer: &Sealer,
         now: DateTime<Utc>,
         instance: Instance,
         mappings: Vec<MappingRow>,
         redacted: Option<&Secrets>,
     ) -> Result<Self, Problem> {
-        let config_json = unseal(state, &instance).await?;
+        let config_json = unseal(sealer, &instance).await?;
         let config_json = match redacted {
             Some(secrets) => config_json.map(|config| secrets.redact(config)),
             None => config_json,

@@ -23,7 +23,7 @@ use crate::{
     monitoring::channels::optional_channel,
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
-    state::{AppState, State as Gateway},
+    services::{commands::Commands, replica::Database},
 };
 
 const WHAT: &str = "Channel mapping";
@@ -78,17 +78,17 @@ pub(crate) struct MappingChangesIn {
 #[utoipa::path(get, path = "/api/v1/plugins/{public_id}/channels", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,), AtParams), operation_id = "list_channel_mappings",
     responses((status = 200, body = Vec<MappingOut>), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Reader,
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Json<Vec<MappingOut>>, Problem> {
     let rows = match at {
         None => {
-            let instance = find_instance(&state, &id).await?;
-            state.read(|pool| queries::mappings(pool, slice::from_ref(&instance.row.id))).await?
+            let instance = find_instance(&database, &id).await?;
+            database.read(|pool| queries::mappings(pool, slice::from_ref(&instance.row.id))).await?
         }
-        Some(at) => find_past_instance(&state, &id, at).await?.1,
+        Some(at) => find_past_instance(&database, &id, at).await?.1,
     };
     Ok(Json(rows.into_iter().map(Into::into).collect()))
 }
@@ -98,7 +98,8 @@ pub(crate) async fn list(
     responses((status = 201, body = MappingCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(user): Writer,
     Text(id): Text,
     context: RequestContext,
@@ -107,16 +108,16 @@ pub(crate) async fn create(
     let MappingIn { channel_id, channel_name, direction, unit, event_public_id } = mapping;
     let spec = MappingSpec { channel_id, channel_name, direction, unit, event: None };
     let mapping = MappingId(context.resource);
-    let instance = find_instance(&state, &id).await.map_err(|missing| {
+    let instance = find_instance(&database, &id).await.map_err(|missing| {
         let add = PluginInstanceCommand::AddMapping { mapping, spec: spec.clone() };
         judged::<PluginInstance>(missing, [examples::instance(), add])
     })?;
     let instance = instance.row.id;
-    let spec = MappingSpec { event: optional_channel(&state, event_public_id).await?, ..spec };
+    let spec = MappingSpec { event: optional_channel(&database, event_public_id).await?, ..spec };
     let metadata = context.metadata(user.actor(), "map channel");
     let command = PluginInstanceCommand::AddMapping { mapping, spec };
-    let written = state.write::<PluginInstance>(instance, None, &metadata, &command).await?;
-    let mapping = find_at(&state, instance, context.resource, written.unseen).await?.into();
+    let written = commands.write::<PluginInstance>(instance, None, &metadata, &command).await?;
+    let mapping = find_at(&database, instance, context.resource, written.unseen).await?.into();
     let out =
         MappingCreatedOut { status: "success", message: "Channel mapping successfully created.", mapping };
     Ok(answer::written(written, StatusCode::CREATED, None, &out))
@@ -128,7 +129,8 @@ pub(crate) async fn create(
     responses((status = 200, body = MappingOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Texts(instance, id): Texts,
@@ -138,8 +140,8 @@ pub(crate) async fn update(
     let MappingChangesIn { channel_name, direction, unit, event_public_id } = changes;
     let changes = MappingChanges { channel_name, direction, unit, event: None };
     let found = async {
-        let instance = find_instance(&state, &instance).await?.row.id;
-        Ok::<_, Problem>((instance, MappingId(find(&state, instance, &id).await?.id)))
+        let instance = find_instance(&database, &instance).await?.row.id;
+        Ok::<_, Problem>((instance, MappingId(find(&database, instance, &id).await?.id)))
     };
     let (instance, mapping) = found.await.map_err(|missing| {
         let mapping = MappingId(context.resource);
@@ -147,14 +149,14 @@ pub(crate) async fn update(
         judged::<PluginInstance>(missing, examples::mapping(mapping).into_iter().chain([change]))
     })?;
     let event = match event_public_id {
-        Some(id) => Some(optional_channel(&state, id).await?),
+        Some(id) => Some(optional_channel(&database, id).await?),
         None => None,
     };
     let changes = MappingChanges { event, ..changes };
     let metadata = context.metadata(user.actor(), "change channel mapping");
     let command = PluginInstanceCommand::ChangeMapping { mapping, changes };
-    let written = state.write::<PluginInstance>(instance, version, &metadata, &command).await?;
-    let out = MappingOut::from(find_at(&state, instance, mapping.0, written.unseen).await?);
+    let written = commands.write::<PluginInstance>(instance, version, &metadata, &command).await?;
+    let out = MappingOut::from(find_at(&database, instance, mapping.0, written.unseen).await?);
     Ok(answer::written(written, StatusCode::OK, None, &out))
 }
 
@@ -163,30 +165,36 @@ pub(crate) async fn update(
     operation_id = "delete_channel_mapping",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Texts(instance, id): Texts,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let instance = find_instance(&state, &instance).await?.row.id;
-    let mapping = MappingId(find(&state, instance, &id).await?.id);
+    let instance = find_instance(&database, &instance).await?.row.id;
+    let mapping = MappingId(find(&database, instance, &id).await?.id);
     let metadata = context.metadata(user.actor(), "remove channel mapping");
     let command = PluginInstanceCommand::RemoveMapping { mapping };
-    let written = state.write::<PluginInstance>(instance, version, &metadata, &command).await?;
+    let written = commands.write::<PluginInstance>(instance, version, &metadata, &command).await?;
     Ok(answer::success(written, "Channel mapping successfully deleted."))
 }
 
-async fn find(state: &Gateway, instance: Uuid, id: &str) -> Result<MappingRow, Problem> {
-    find_at(state, instance, key(WHAT, id)?, None).await
+async fn find(database: &Database, instance: Uuid, id: &str) -> Result<MappingRow, Problem> {
+    find_at(database, instance, key(WHAT, id)?, None).await
 }
 
 /// The mapping `id` of `instance` as it was `at`, or as it is.
-async fn find_at(state: &Gateway, instance: Uuid, id: Uuid, at: Option<At>) -> Result<MappingRow, Problem> {
+async fn find_at(
+    database: &Database,
+    instance: Uuid,
+    id: Uuid,
+    at: Option<At>,
+) -> Result<MappingRow, Problem> {
     let row = match at {
-        None => state.read(|pool| queries::mapping(pool, id)).await?,
+        None => database.read(|pool| queries::mapping(pool, id)).await?,
         Some(at) => {
-            let (_, mappings) = find_past_instance(state, &instance.to_string(), at).await?;
+            let (_, mappings) = find_past_instance(database, &instance.to_string(), at).await?;
             mappings.into_iter().find(|mapping| mapping.id == id)
         }
     };

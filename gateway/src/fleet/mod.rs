@@ -3,6 +3,7 @@
 mod channels;
 mod claims;
 mod classes;
+mod controllers;
 mod firmware;
 mod firmware_upload;
 mod instance_config;
@@ -11,6 +12,7 @@ mod mappings;
 mod own_events;
 mod packages;
 mod redaction;
+pub(crate) mod services;
 mod upload;
 
 use utoipa_axum::routes;

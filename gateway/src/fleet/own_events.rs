@@ -19,7 +19,7 @@ use crate::{
     auth::CurrentUser,
     context::RequestContext,
     problem::Problem,
-    state::State,
+    services::{commands::Commands, replica::Database},
     watching::{CONCURRENT, Disabled, disable_rules_on, if_still_there},
 };
 
@@ -42,18 +42,20 @@ pub(super) struct Removed {
 
 /// Deletes the events that `instance` created and that no other instance maps, and disables the rules on them.
 pub(super) async fn remove(
-    state: &State,
+    database: &Database,
+    commands: &Commands,
     user: &CurrentUser,
     context: &RequestContext,
     instance: Uuid,
 ) -> Result<Removed, Problem> {
-    let created = created_by(state, instance).await?;
-    let events = unshared_events(&state.pool, instance, &created).await?;
+    let created = created_by(database, instance).await?;
+    let events = unshared_events(&database.primary, instance, &created).await?;
     let ids: Vec<_> = events.iter().map(|(id, _)| *id).collect();
-    let Disabled { rules, written: disabled } = disable_rules_on(state, user, context, &ids).await?;
+    let Disabled { rules, written: disabled } =
+        disable_rules_on(database, commands, user, context, &ids).await?;
     let deleted = stream::iter(ids).map(|event| async move {
         let metadata = context.metadata(user.actor(), &format!("delete channel {event}"));
-        if_still_there(state.write::<Channel>(event, None, &metadata, &ChannelCommand::Delete).await)
+        if_still_there(commands.write::<Channel>(event, None, &metadata, &ChannelCommand::Delete).await)
     });
     let deleted: Vec<_> = deleted.buffer_unordered(CONCURRENT).try_collect().await?;
     let unseen = disabled.into_iter().chain(deleted.into_iter().flatten()).find_map(|written| written.unseen);
@@ -62,9 +64,9 @@ pub(super) async fn remove(
 
 /// The ids of the events that `instance` created, or would have if there had been none of their names: they follow from the
 /// channels that it ever mapped.
-async fn created_by(state: &State, instance: Uuid) -> Result<Vec<Uuid>, Problem> {
+async fn created_by(database: &Database, instance: Uuid) -> Result<Vec<Uuid>, Problem> {
     let id = instance.to_string();
-    let mut connection = state.pool.acquire().await?;
+    let mut connection = database.primary.acquire().await?;
     let slice =
         read_stream_from(&mut connection, (PluginInstance::TYPE, id.as_str()), 1, i64::MAX, i64::MAX).await?;
     // As deletion itself answers, which follows; nothing has changed yet.

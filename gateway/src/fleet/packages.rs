@@ -11,12 +11,14 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::TryStreamExt;
 use serde::Serialize;
 use signalbox_blob_store::{BlobError, BlobKey};
+use signalbox_clock::Clock;
+use signalbox_config::Config;
 use signalbox_database::sweep_time;
 use signalbox_domain::{
     fleet::{PluginPackage, PluginPackageCommand},
     kernel::Sha256Hex,
 };
-use signalbox_plugins::{DescribeError, WheelError};
+use signalbox_plugins::{DescribeError, Plugins, WheelError};
 use signalbox_projections::fleet::{PackageRow, queries};
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 use utoipa::ToSchema;
@@ -29,8 +31,7 @@ use crate::{
     context::RequestContext,
     extract::{self, IfMatch, Text},
     problem::{Problem, ProblemKind, ProblemOut, is_disk_full},
-    services::replica::Database,
-    state::{AppState, State as Gateway},
+    services::{commands::Commands, replica::Database, wheels::Wheels},
 };
 
 /// What it is called.
@@ -72,12 +73,13 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/plugins/packages/{public_id}/wheel", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,)), operation_id = "get_plugin_wheel",
     responses((status = 200, body = Vec<u8>, content_type = "application/octet-stream"), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut)))]
 pub(crate) async fn wheel(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(wheels): State<Wheels>,
     _: Reader,
     Text(id): Text,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
-    let (size, bytes) = state.wheels.read(&key(row.id), None).await.map_err(blob_failed)?;
+    let row = find(&database, &id).await?;
+    let (size, bytes) = wheels.read(&key(row.id), None).await.map_err(blob_failed)?;
     let mut response = Response::new(Body::from_stream(bytes));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
@@ -92,32 +94,35 @@ pub(crate) async fn wheel(
 #[utoipa::path(delete, path = "/api/v1/plugins/packages/{public_id}", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,)), operation_id = "uninstall_plugin_package",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn uninstall(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(wheels): State<Wheels>,
+    State(plugins): State<Plugins>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find(&database, &id).await?;
     let metadata = context.metadata(user.actor(), "uninstall plugin package");
     let command = PluginPackageCommand::Uninstall;
-    let written = state.write::<PluginPackage>(row.id, version, &metadata, &command).await?;
-    forget(&state, row.id, row.sha256.parse().ok()).await;
+    let written = commands.write::<PluginPackage>(row.id, version, &metadata, &command).await?;
+    forget(&wheels, &plugins, row.id, row.sha256.parse().ok()).await;
     let message = "Package successfully uninstalled. Restart the controllers that run its plugins.";
     Ok(answer::success(written, message))
 }
 
 /// Removes the bytes of a package that is not, or no longer, installed. What stays behind takes space and is never read.
-pub(super) async fn forget(state: &Gateway, id: Uuid, sha256: Option<Sha256Hex>) {
-    if let Err(error) = state.wheels.delete_transfer(id).await {
+pub(super) async fn forget(wheels: &Wheels, plugins: &Plugins, id: Uuid, sha256: Option<Sha256Hex>) {
+    if let Err(error) = wheels.delete_transfer(id).await {
         tracing::warn!(%error, cause = error.source(), package = %id, "a wheel could not be deleted");
     }
-    forget_unpacked(state, id, sha256).await;
+    forget_unpacked(plugins, id, sha256).await;
 }
 
 /// Removes what was unpacked of a package that is not, or no longer, installed.
-pub(super) async fn forget_unpacked(state: &Gateway, id: Uuid, sha256: Option<Sha256Hex>) {
-    let plugins = state.plugins.clone();
+pub(super) async fn forget_unpacked(plugins: &Plugins, id: Uuid, sha256: Option<Sha256Hex>) {
+    let plugins = plugins.clone();
     let removed = tokio::task::spawn_blocking(move || sha256.map(|sha256| plugins.remove(&sha256))).await;
     if let Ok(Some(Err(error))) = removed {
         tracing::warn!(%error, package = %id, "an unpacked wheel could not be deleted");
@@ -125,18 +130,23 @@ pub(super) async fn forget_unpacked(state: &Gateway, id: Uuid, sha256: Option<Sh
 }
 
 /// Removes what uploads have left behind that were cut off: wheels and unpacked wheels of no package.
-pub(crate) async fn sweep(state: &Gateway) -> Result<(), sqlx::Error> {
-    let packages = state.read(queries::packages).await?;
-    if let Err(error) = state.wheels.sweep().await {
+pub(crate) async fn sweep(
+    database: &Database,
+    clock: &Clock,
+    wheels: &Wheels,
+    plugins: &Plugins,
+) -> Result<(), sqlx::Error> {
+    let packages = database.read(queries::packages).await?;
+    if let Err(error) = wheels.sweep().await {
         tracing::warn!(%error, cause = error.source(), "what was left of deleted wheels was not removed");
     }
-    let Some(now) = sweep_time(&state.pool, &state.clock).await? else { return Ok(()) };
-    let wheels = state.wheels.list_transfers().await.unwrap_or_default();
+    let Some(now) = sweep_time(&database.primary, clock).await? else { return Ok(()) };
+    let kept = wheels.list_transfers().await.unwrap_or_default();
     let is_left = |id: &Uuid| is_old(*id, now) && packages.iter().all(|package| package.id != *id);
-    for wheel in wheels.into_iter().filter(is_left) {
-        forget(state, wheel, None).await;
+    for wheel in kept.into_iter().filter(is_left) {
+        forget(wheels, plugins, wheel, None).await;
     }
-    let plugins = state.plugins.clone();
+    let plugins = plugins.clone();
     let digests = packages.into_iter().map(|package| package.sha256).collect();
     let swept = tokio::task::spawn_blocking(move || plugins.keep_only(&digests)).await;
     if let Ok(Err(error)) = swept {
@@ -152,10 +162,10 @@ fn is_old(id: Uuid, now: DateTime<Utc>) -> bool {
 }
 
 /// The wheel of `package` as a file without a name.
-pub(super) async fn fetch(state: &Gateway, package: &PackageRow) -> Result<File, Problem> {
-    let (_, bytes) = state.wheels.read(&key(package.id), None).await.map_err(blob_failed)?;
+pub(super) async fn fetch(config: &Config, wheels: &Wheels, package: &PackageRow) -> Result<File, Problem> {
+    let (_, bytes) = wheels.read(&key(package.id), None).await.map_err(blob_failed)?;
     let mut bytes = std::pin::pin!(bytes);
-    let file = tempfile::tempfile_in(&state.config.storage.folder).map_err(|error| Problem::file(&error))?;
+    let file = tempfile::tempfile_in(&config.storage.folder).map_err(|error| Problem::file(&error))?;
     let mut file = tokio::fs::File::from_std(file);
     let copied = async {
         while let Some(piece) = bytes.try_next().await? {
@@ -204,9 +214,9 @@ pub(super) fn failed(error: DescribeError) -> Problem {
     }
 }
 
-async fn find(state: &Gateway, id: &str) -> Result<PackageRow, Problem> {
+async fn find(database: &Database, id: &str) -> Result<PackageRow, Problem> {
     let id = extract::key(WHAT, id)?;
-    state.read(|pool| queries::package(pool, id)).await?.ok_or_else(|| Problem::not_found(WHAT))
+    database.read(|pool| queries::package(pool, id)).await?.ok_or_else(|| Problem::not_found(WHAT))
 }
 
 impl From<PackageRow> for PackageOut {

@@ -15,11 +15,12 @@ use multer::{Constraints, Field, Multipart, SizeLimit};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use signalbox_blob_store::{Receive, Start};
+use signalbox_config::Config;
 use signalbox_domain::{
     fleet::{NewPackage, PluginClass, PluginPackage, PluginPackageCommand},
     kernel::{ErrorKind, Sha256Hex},
 };
-use signalbox_plugins::{DescribeError, MAX_WHEEL_BYTES, Question, Wheel, WheelError};
+use signalbox_plugins::{DescribeError, MAX_WHEEL_BYTES, Plugins, Question, Wheel, WheelError};
 use signalbox_projections::fleet::{PackageRow, queries};
 use tokio::io::AsyncWriteExt;
 use tokio_util::io::ReaderStream;
@@ -32,9 +33,11 @@ use crate::{
     auth::{Admin, CurrentUser},
     context::RequestContext,
     extract::content_length,
+    fleet::services::FleetServices,
     idempotency::{Begun, Once, digest},
     problem::{Problem, ProblemKind, ProblemOut},
-    state::{AppState, State as Gateway, Written},
+    services::{commands::Commands, replica::Database, wheels::Wheels},
+    state::Written,
 };
 
 /// What a form may hold besides the wheel.
@@ -79,36 +82,59 @@ struct Received {
     responses((status = 201, body = PackageInstalledOut), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 413, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn upload(
-    State(state): State<AppState>,
+    State(services): State<FleetServices>,
     Admin(user): Admin,
     Once(once): Once,
     mut context: RequestContext,
     request: Request,
 ) -> Result<Response, Problem> {
     let uri = request.uri().clone();
-    let received = receive(&state, request).await?;
-    let Some(once) = once else { return install(&state, &user, &context, received).await };
+    let received = receive(&services.config, request).await?;
+    let Some(once) = once else {
+        return install(
+            &services.database,
+            &services.commands,
+            &services.wheels,
+            &services.plugins,
+            &user,
+            &context,
+            received,
+        )
+        .await;
+    };
     let what = format!("{}/{}", received.sha256, received.file_name);
-    match once.begin(&state, &digest(&uri, what.as_bytes())).await? {
+    match once.begin(&services.repetitions, &digest(&uri, what.as_bytes())).await? {
         Begun::Before(first) => Ok(first),
         Begun::Now(seed) => {
             context.resource = seed;
             context.keyed = Some(once.clone());
-            let response = install(&state, &user, &context, received).await?;
-            once.keep(&state, seed, response).await
+            let response = install(
+                &services.database,
+                &services.commands,
+                &services.wheels,
+                &services.plugins,
+                &user,
+                &context,
+                received,
+            )
+            .await?;
+            once.keep(&services.repetitions, seed, response).await
         }
     }
 }
 
 async fn install(
-    state: &Gateway,
+    database: &Database,
+    commands: &Commands,
+    wheels: &Wheels,
+    plugins: &Plugins,
     user: &CurrentUser,
     context: &RequestContext,
     received: Received,
 ) -> Result<Response, Problem> {
     let id = context.resource;
     let (sha256, size, file_name) = (received.sha256.clone(), received.size, received.file_name.clone());
-    let installed = queries::packages(&state.pool).await?;
+    let installed = queries::packages(&database.primary).await?;
     if let Some(package) = installed.iter().find(|package| package.id == id) {
         // By this request, whose answer was lost.
         return Ok(answer_installed(Written { unseen: None, repeated: true }, package.into()));
@@ -121,33 +147,33 @@ async fn install(
     let is_shared = installed.iter().any(|package| package.sha256 == sha256.as_str());
     // What goes with the package if it is refused.
     let unpacked = (!is_shared).then(|| sha256.clone());
-    let (file, name, version) = unpack(state, received).await?;
+    let (file, name, version) = unpack(plugins, received).await?;
     if installed.iter().any(|package| package.name == name) {
         return Err(taken(format!(
             "{name} is installed already: uninstall it before uploading another version"
         )));
     }
-    let classes = match describe(state, &sha256).await {
+    let classes = match describe(plugins, &sha256).await {
         Ok(classes) => classes,
         Err(problem) => {
             // A repetition may be looking at it.
             if problem.kind() != ProblemKind::Unavailable {
-                packages::forget_unpacked(state, id, unpacked).await;
+                packages::forget_unpacked(plugins, id, unpacked).await;
             }
             return Err(problem);
         }
     };
     let plugin_ids = classes.iter().map(|class| class.id.clone()).collect();
     // A wheel that was not kept may have made way for that of a repetition, so it is left to the sweep.
-    keep(state, id, file, size).await?;
+    keep(wheels, id, file, size).await?;
     let installed = Installed { id, name: name.clone(), version: version.clone(), size, plugin_ids };
     let new = NewPackage { owner: user.id, name, version, file_name, size, sha256, classes };
     let metadata = context.metadata(user.actor(), "install plugin package");
     let command = PluginPackageCommand::Install(new);
-    let written = state.write::<PluginPackage>(id, None, &metadata, &command).await;
+    let written = commands.write::<PluginPackage>(id, None, &metadata, &command).await;
     // Whether it was installed is not known, if nobody answered: then the sweep finds out.
     if written.as_ref().is_err_and(|rejection| rejection.kind != ErrorKind::Unavailable) {
-        packages::forget(state, id, unpacked).await;
+        packages::forget(wheels, plugins, id, unpacked).await;
     }
     let written = written.map_err(|rejection| Problem::from(rejection).about("file"))?;
     Ok(answer_installed(written, installed))
@@ -190,7 +216,7 @@ fn taken(detail: String) -> Problem {
     Problem::conflict("package_installed", detail)
 }
 
-async fn receive(state: &Gateway, request: Request) -> Result<Received, Problem> {
+async fn receive(config: &Config, request: Request) -> Result<Received, Problem> {
     let length = content_length(request.headers());
     if length.is_some_and(|length| length > MAX_WHEEL_BYTES + OTHER_FIELDS) {
         return Err(too_large());
@@ -202,18 +228,18 @@ async fn receive(state: &Gateway, request: Request) -> Result<Received, Problem>
     let mut form = Multipart::with_constraints(request.into_body().into_data_stream(), boundary, constraints);
     while let Some(field) = form.next_field().await.map_err(|error| unreadable(&error))? {
         if field.name() == Some("file") {
-            return receive_file(state, field).await;
+            return receive_file(config, field).await;
         }
     }
     Err(missing())
 }
 
-async fn receive_file(state: &Gateway, mut field: Field<'static>) -> Result<Received, Problem> {
+async fn receive_file(config: &Config, mut field: Field<'static>) -> Result<Received, Problem> {
     let file_name = plain_name(field.file_name().unwrap_or_default());
     if !file_name.to_ascii_lowercase().ends_with(".whl") {
         return Err(Problem::malformed("file must be a .whl file"));
     }
-    let file = tempfile::tempfile_in(&state.config.storage.folder).map_err(|error| Problem::file(&error))?;
+    let file = tempfile::tempfile_in(&config.storage.folder).map_err(|error| Problem::file(&error))?;
     let mut file = tokio::fs::File::from_std(file);
     let (mut hasher, mut size) = (Sha256::new(), 0);
     while let Some(piece) = field.chunk().await.map_err(|error| unreadable(&error))? {
@@ -252,8 +278,8 @@ fn unreadable(error: &multer::Error) -> Problem {
 }
 
 /// Checks the wheel and unpacks it; gives it back with its name and version.
-async fn unpack(state: &Gateway, received: Received) -> Result<(File, String, String), Problem> {
-    let plugins = state.plugins.clone();
+async fn unpack(plugins: &Plugins, received: Received) -> Result<(File, String, String), Problem> {
+    let plugins = plugins.clone();
     let unpacking = tokio::task::spawn_blocking(move || {
         let Received { file, file_name, sha256, .. } = received;
         let wheel = Wheel::open(file.try_clone()?, &file_name)?;
@@ -267,8 +293,8 @@ async fn unpack(state: &Gateway, received: Received) -> Result<(File, String, St
     })
 }
 
-async fn describe(state: &Gateway, sha256: &Sha256Hex) -> Result<Vec<PluginClass>, Problem> {
-    let told = state.plugins.describe(Some(sha256), &Question::Classes {}).await.map_err(packages::failed)?;
+async fn describe(plugins: &Plugins, sha256: &Sha256Hex) -> Result<Vec<PluginClass>, Problem> {
+    let told = plugins.describe(Some(sha256), &Question::Classes {}).await.map_err(packages::failed)?;
     let unreadable = |_| {
         packages::failed(DescribeError::Plugin("it describes itself in a way that cannot be read".to_owned()))
     };
@@ -286,12 +312,12 @@ async fn describe(state: &Gateway, sha256: &Sha256Hex) -> Result<Vec<PluginClass
 }
 
 /// Keeps the wheel, so that any gateway and any controller can have it.
-async fn keep(state: &Gateway, id: Uuid, mut file: File, size: u64) -> Result<(), Problem> {
+async fn keep(wheels: &Wheels, id: Uuid, mut file: File, size: u64) -> Result<(), Problem> {
     file.seek(SeekFrom::Start(0)).map_err(|error| Problem::file(&error))?;
     let bytes = ReaderStream::new(tokio::fs::File::from_std(file));
     let receive =
         Receive { start: Start::Anew, limit: MAX_WHEEL_BYTES, expected_sha256: None, total: Some(size) };
-    state.wheels.receive(&packages::key(id), receive, bytes, |_| ()).await.map_err(packages::blob_failed)?;
+    wheels.receive(&packages::key(id), receive, bytes, |_| ()).await.map_err(packages::blob_failed)?;
     Ok(())
 }
 

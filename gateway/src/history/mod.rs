@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use self::diff::{ChangeOut, diff};
-use crate::{past::there, problem::Problem, state::State as Gateway};
+use crate::{past::there, problem::Problem, services::replica::Database};
 
 /// What stands in the place of a secret.
 const HIDDEN: &str = "[hidden]";
@@ -84,20 +84,20 @@ pub(crate) fn content<T: Serialize>(shown: &T, fields: &[&str]) -> Option<Value>
 }
 
 /// Where the version that is to come back is in the log.
-pub(crate) async fn place<R: Resource>(state: &Gateway, id: Uuid, version: i64) -> Result<At, Problem> {
-    let place = place_of::<R>(&state.pool, id, version).await?;
+pub(crate) async fn place<R: Resource>(database: &Database, id: Uuid, version: i64) -> Result<At, Problem> {
+    let place = place_of::<R>(&database.primary, id, version).await?;
     place.ok_or_else(|| Problem::field("version", "must be one that the resource has had: see its history"))
 }
 
 /// What the resource `id` was in its version `version`; `what` names its kind to people.
 pub(crate) async fn earlier<R: Resource>(
-    state: &Gateway,
+    database: &Database,
     what: &str,
     id: Uuid,
     version: i64,
 ) -> Result<R, Problem> {
-    let at = place::<R>(state, id, version).await?;
-    there(what, past::<R>(&state.pool, id, at).await?)
+    let at = place::<R>(database, id, version).await?;
+    there(what, past::<R>(&database.primary, id, at).await?)
 }
 
 /// `metadata` of a command that brings `version` back.

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -15,8 +17,9 @@ use crate::{
     client_address::ClientAddress,
     context::RequestContext,
     extract::JsonBody,
+    identity::services::LoginServices,
     problem::{Problem, ProblemOut},
-    state::AppState,
+    services::{auth::Sessions, commands::Commands, replica::Database},
 };
 
 /// A login of services 2 and 3.
@@ -37,12 +40,12 @@ pub(crate) struct ApiLoginOut {
 #[utoipa::path(post, path = "/api/v1/auth/login", tag = "auth", request_body = LoginIn, operation_id = "api_login",
     responses((status = 200, body = ApiLoginOut), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut), (status = 429, body = ProblemOut)))]
 pub(crate) async fn login(
-    State(state): State<AppState>,
+    State(services): State<LoginServices>,
     context: RequestContext,
     address: ClientAddress,
     JsonBody(credentials): JsonBody<LoginIn>,
 ) -> Result<Response, Problem> {
-    let started = log_in(&state, &context, &address, credentials).await?;
+    let started = log_in(&services, &context, &address, credentials).await?;
     Ok(answer::secret(started.written, StatusCode::OK, None, &ApiLoginOut::from(started)))
 }
 
@@ -50,18 +53,19 @@ pub(crate) async fn login(
 #[utoipa::path(post, path = "/api/v1/auth/logout", tag = "auth", security(("jwt" = [])),
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut)))]
 pub(crate) async fn logout(
-    State(state): State<AppState>,
+    State(commands): State<Commands>,
+    State(sessions): State<Arc<Sessions>>,
     Reader(current): Reader,
     context: RequestContext,
 ) -> Result<Json<StatusOut>, Problem> {
     let metadata = context.metadata(current.actor(), "log out");
     match current.credential {
         Credential::Session(session) => {
-            state.write::<Session>(session, None, &metadata, &SessionCommand::End).await?;
-            state.sessions.forget(session);
+            commands.write::<Session>(session, None, &metadata, &SessionCommand::End).await?;
+            sessions.forget(session);
         }
         Credential::ApiToken(token) => {
-            state.write::<ApiToken>(token, None, &metadata, &ApiTokenCommand::Revoke).await?;
+            commands.write::<ApiToken>(token, None, &metadata, &ApiTokenCommand::Revoke).await?;
         }
     }
     Ok(Json(StatusOut::success("Successfully logged out.")))
@@ -71,10 +75,11 @@ pub(crate) async fn logout(
 #[utoipa::path(get, path = "/api/v1/auth/me", tag = "auth", security(("jwt" = [])),
     responses((status = 200, body = UserRecordOut), (status = 401, body = ProblemOut)))]
 pub(crate) async fn me(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     Reader(current): Reader,
 ) -> Result<Json<UserRecordOut>, Problem> {
-    let row = queries::user(&state.pool, current.id.0).await?.ok_or_else(|| Problem::not_found("User"))?;
+    let row =
+        queries::user(&database.primary, current.id.0).await?.ok_or_else(|| Problem::not_found("User"))?;
     Ok(Json(row.into()))
 }
 

@@ -1,6 +1,10 @@
+use std::sync::Arc;
+
 use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
+use signalbox_config::Config;
+use signalbox_database::SharedServerClock;
 use signalbox_domain::{
     identity::{ApiToken, ApiTokenCommand, NewApiToken, Role},
     kernel::{is_in_range, parse_time},
@@ -19,10 +23,10 @@ use crate::{
     auth::{Reader, api_token_text, hash_secret},
     context::RequestContext,
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, present, wanted},
+    idempotency::Repetitions,
     past::there,
     problem::{Problem, ProblemOut},
-    services::replica::Database,
-    state::{AppState, State as Gateway},
+    services::{auth::ApiTokens, commands::Commands, replica::Database},
 };
 
 /// How long a token works when nothing else is asked for.
@@ -108,18 +112,22 @@ pub(crate) async fn list(
 #[utoipa::path(post, path = "/api/v1/tokens", tag = "API tokens", security(("jwt" = [])), request_body = ApiTokenIn, operation_id = "create_api_token",
     responses((status = 201, body = ApiTokenCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(config): State<Arc<Config>>,
+    State(server_clock): State<SharedServerClock>,
+    State(repetitions): State<Repetitions>,
     Reader(current): Reader,
     context: RequestContext,
     JsonBody(token): JsonBody<ApiTokenIn>,
 ) -> Result<Response, Problem> {
-    let expires_at = expiry(token.expires_at, state.server_clock.now())?;
+    let expires_at = expiry(token.expires_at, server_clock.now())?;
     let controller = token.controller;
     if controller && current.role < Role::Operator {
         return Err(Problem::forbidden());
     }
-    let random = context.secret(&state).await?.derive("API token", context.resource)?;
-    let secret = api_token_text(state.config.identity.api_token_prefix, &random);
+    let random = context.secret(&repetitions).await?.derive("API token", context.resource)?;
+    let secret = api_token_text(config.identity.api_token_prefix, &random);
     let new = NewApiToken {
         user: current.id,
         name: token.name,
@@ -129,10 +137,10 @@ pub(crate) async fn create(
     };
     let metadata = context.metadata(current.actor(), "create API token");
     let command = ApiTokenCommand::Create(new);
-    let written = state.write::<ApiToken>(context.resource, None, &metadata, &command).await?;
+    let written = commands.write::<ApiToken>(context.resource, None, &metadata, &command).await?;
     let row = match written.unseen {
-        None => find(&state, &context.resource.to_string()).await?,
-        Some(at) => there("Token", past(&state.pool, context.resource, at).await?)?,
+        None => find(&database, &context.resource.to_string()).await?,
+        Some(at) => there("Token", past(&database.primary, context.resource, at).await?)?,
     };
     if hash_secret(&secret).as_str() != row.secret_sha256 {
         return Err(shown_before());
@@ -155,19 +163,21 @@ pub(crate) async fn create(
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(api_tokens): State<Arc<ApiTokens>>,
     Reader(current): Reader,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, &id).await?;
+    let row = find(&database, &id).await?;
     if row.user_id != current.id.0 && current.role != Role::Admin {
         return Err(Problem::forbidden());
     }
     let metadata = context.metadata(current.actor(), "revoke API token");
-    let written = state.write::<ApiToken>(row.id, version, &metadata, &ApiTokenCommand::Revoke).await?;
-    state.api_tokens.forget(row.secret_sha256);
+    let written = commands.write::<ApiToken>(row.id, version, &metadata, &ApiTokenCommand::Revoke).await?;
+    api_tokens.forget(row.secret_sha256);
     Ok(answer::success(written, "API token successfully deleted."))
 }
 
@@ -188,9 +198,9 @@ fn parse_expiry(text: &str) -> Option<DateTime<Utc>> {
     (time >= DateTime::UNIX_EPOCH).then_some(time)
 }
 
-async fn find(state: &Gateway, id: &str) -> Result<ApiTokenRow, Problem> {
+async fn find(database: &Database, id: &str) -> Result<ApiTokenRow, Problem> {
     let id = key("Token", id)?;
-    state.read(|pool| queries::api_token(pool, id)).await?.ok_or_else(|| Problem::not_found("Token"))
+    database.read(|pool| queries::api_token(pool, id)).await?.ok_or_else(|| Problem::not_found("Token"))
 }
 
 fn shown_before() -> Problem {

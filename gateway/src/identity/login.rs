@@ -1,6 +1,11 @@
+use std::sync::Arc;
+
 use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
+use signalbox_clock::Clock;
+use signalbox_config::Config;
+use signalbox_database::SharedServerClock;
 use signalbox_domain::{
     identity::{Session, SessionCommand, User, UserChanges, UserCommand},
     kernel::{Actor, Decider, UserId},
@@ -17,9 +22,11 @@ use crate::{
     client_address::ClientAddress,
     context::RequestContext,
     extract::JsonBody,
+    identity::services::LoginServices,
     limits::Rate,
     problem::{ErrorOut, Problem},
-    state::{AppState, State as Gateway, Written},
+    services::{auth::Keys, commands::Commands, limits::Limiter, replica::Database},
+    state::Written,
 };
 
 /// Credentials of a user.
@@ -86,13 +93,13 @@ pub(super) struct LoggedIn {
 #[utoipa::path(post, path = "/api/auth/login", tag = "auth", request_body = LoginIn,
     responses((status = 200, body = LoginOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 429, body = ErrorOut)))]
 pub(crate) async fn login(
-    State(state): State<AppState>,
+    State(services): State<LoginServices>,
     context: RequestContext,
     address: ClientAddress,
     JsonBody(credentials): JsonBody<LoginIn>,
 ) -> Result<Response, Problem> {
     let LoggedIn { token, expires_at, user, written } =
-        log_in(&state, &context, &address, credentials).await?;
+        log_in(&services, &context, &address, credentials).await?;
     let out = LoginOut { token, expires_at, user: UserOut::from(user) };
     Ok(answer::secret(written, StatusCode::OK, None, &out))
 }
@@ -101,18 +108,21 @@ pub(crate) async fn login(
 #[utoipa::path(post, path = "/api/auth/refresh", tag = "auth", security(("jwt" = [])),
     responses((status = 200, body = LoginOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut)))]
 pub(crate) async fn refresh(
-    State(state): State<AppState>,
+    State(commands): State<Commands>,
+    State(config): State<Arc<Config>>,
+    State(server_clock): State<SharedServerClock>,
+    State(keys): State<Arc<Keys>>,
     Reader(current): Reader,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let Credential::Session(session) = current.credential else {
         return Err(Problem::forbidden_because("an API token is not renewed: make a new one"));
     };
-    let expires_at = expiry(&state);
+    let expires_at = expiry(&config, &server_clock);
     let command = SessionCommand::Renew { expires_at };
     let metadata = context.metadata(current.actor(), "renew session");
-    let written = state.write::<Session>(session, None, &metadata, &command).await?;
-    let token = sign(&state, current.id.0, session, current.role.as_str(), expires_at)?;
+    let written = commands.write::<Session>(session, None, &metadata, &command).await?;
+    let token = sign(&keys, current.id.0, session, current.role.as_str(), expires_at)?;
     let out = LoginOut { token, expires_at, user: UserOut::from(current) };
     Ok(answer::secret(written, StatusCode::OK, None, &out))
 }
@@ -128,39 +138,50 @@ pub(crate) async fn current_user(Reader(current): Reader) -> Json<UserOut> {
 #[utoipa::path(post, path = "/api/auth/password", tag = "auth", security(("jwt" = [])), request_body = PasswordIn,
     responses((status = 200, body = PasswordOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
 pub(crate) async fn change_password(
-    State(state): State<AppState>,
+    State(services): State<LoginServices>,
     Reader(current): Reader,
     context: RequestContext,
     JsonBody(change): JsonBody<PasswordIn>,
 ) -> Result<Response, Problem> {
-    throttle_account(&state, &current.email)?;
+    throttle_account(&services.config, &services.clock, &services.limiter, &current.email)?;
     valid_password("new_password", &change.new_password)?;
-    let row = queries::user(&state.pool, current.id.0).await?.ok_or_else(|| Problem::not_found("User"))?;
+    let row = queries::user(&services.database.primary, current.id.0)
+        .await?
+        .ok_or_else(|| Problem::not_found("User"))?;
     let refused = || Problem::malformed("the current password is not correct");
-    if !state.passwords.verify(change.old_password, Some(row.password_hash.clone()), None).await? {
+    if !services.passwords.verify(change.old_password, Some(row.password_hash.clone()), None).await? {
         return Err(refused());
     }
-    let password_hash = state.passwords.hash(change.new_password).await?;
+    let password_hash = services.passwords.hash(change.new_password).await?;
     // Both may have waited in line while the password was changed.
-    if !is_password_current(&state, &row).await? {
+    if !is_password_current(&services.database, &row).await? {
         return Err(refused());
     }
     let command =
         UserCommand::Change(UserChanges { password_hash: Some(password_hash), ..Default::default() });
-    state
+    services
+        .commands
         .write::<User>(current.id.0, None, &context.metadata(current.actor(), "change password"), &command)
         .await?;
     if let Credential::Session(session) = current.credential {
-        state.sessions.forget(session);
+        services.sessions.forget(session);
     }
-    let LoggedIn { token, expires_at, written, .. } = start_session(&state, &context, row).await?;
+    let LoggedIn { token, expires_at, written, .. } = start_session(
+        &services.commands,
+        &services.config,
+        &services.server_clock,
+        &services.keys,
+        &context,
+        row,
+    )
+    .await?;
     let message = "password changed successfully".to_owned();
     Ok(answer::secret(written, StatusCode::OK, None, &PasswordOut { message, token, expires_at }))
 }
 
 /// Checks the credentials and begins a session. Unknown users and wrong passwords cannot be told apart.
 pub(super) async fn log_in(
-    state: &Gateway,
+    services: &LoginServices,
     context: &RequestContext,
     address: &ClientAddress,
     credentials: LoginIn,
@@ -171,26 +192,58 @@ pub(super) async fn log_in(
         let field = if login.is_empty() { "email" } else { "password" };
         return Err(Problem::invalid("email and password are required").about(field));
     }
-    throttle_address(state, address)?;
-    throttle_account(state, &login)?;
-    let known = if login.contains('\0') { None } else { queries::user_by_login(&state.pool, &login).await? };
+    throttle_address(&services.config, &services.clock, &services.limiter, address)?;
+    throttle_account(&services.config, &services.clock, &services.limiter, &login)?;
+    let known = if login.contains('\0') {
+        None
+    } else {
+        queries::user_by_login(&services.database.primary, &login).await?
+    };
     let stored = known.as_ref().map(|user| user.password_hash.clone());
-    let fits = state.passwords.verify(password, stored, Some(address.network())).await?;
+    let fits = services.passwords.verify(password, stored, Some(address.network())).await?;
     match known {
         Some(user) if fits => {
-            let started = start_session(state, context, user).await?;
+            let started = start_session(
+                &services.commands,
+                &services.config,
+                &services.server_clock,
+                &services.keys,
+                context,
+                user,
+            )
+            .await?;
             // The check may have waited in line while the password changed. A change after the session has begun voids it.
-            if !is_password_current(state, &started.user).await? {
+            if !is_password_current(&services.database, &started.user).await? {
                 let metadata = context.metadata(Actor::User(UserId(started.user.id)), "end session");
-                state.write::<Session>(context.resource, None, &metadata, &SessionCommand::End).await?;
-                login_log::note_failure(state, context, address, Some(&started.user)).await;
+                services
+                    .commands
+                    .write::<Session>(context.resource, None, &metadata, &SessionCommand::End)
+                    .await?;
+                login_log::note_failure(
+                    &services.commands,
+                    &services.clock,
+                    &services.failed_logins,
+                    context,
+                    address,
+                    Some(&started.user),
+                )
+                .await;
                 return Err(wrong_credentials());
             }
-            login_log::note_success(state, context, address, &started.user).await;
+            login_log::note_success(&services.commands, &services.clock, context, address, &started.user)
+                .await;
             Ok(started)
         }
         known => {
-            login_log::note_failure(state, context, address, known.as_ref()).await;
+            login_log::note_failure(
+                &services.commands,
+                &services.clock,
+                &services.failed_logins,
+                context,
+                address,
+                known.as_ref(),
+            )
+            .await;
             Err(wrong_credentials())
         }
     }
@@ -201,54 +254,72 @@ fn wrong_credentials() -> Problem {
 }
 
 /// Whether the log has no newer password of `user` than the one in the row.
-async fn is_password_current(state: &Gateway, user: &UserRow) -> Result<bool, sqlx::Error> {
+async fn is_password_current(database: &Database, user: &UserRow) -> Result<bool, sqlx::Error> {
     let id = user.id.to_string();
-    let mut connection = state.pool.acquire().await?;
+    let mut connection = database.primary.acquire().await?;
     let words = ["user_password_changed"];
     let changes = stream_keys(&mut connection, (User::TYPE, id.as_str()), 1, i64::MAX, &words).await?;
     Ok(changes.iter().all(|change| change.position <= user.valid_after))
 }
 
 pub(super) async fn start_session(
-    state: &Gateway,
+    commands: &Commands,
+    config: &Config,
+    server_clock: &SharedServerClock,
+    keys: &Keys,
     context: &RequestContext,
     user: UserRow,
 ) -> Result<LoggedIn, Problem> {
-    let (session, expires_at) = (context.resource, expiry(state));
+    let (session, expires_at) = (context.resource, expiry(config, server_clock));
     let command = SessionCommand::Start { user: UserId(user.id), expires_at };
     let metadata = context.metadata(Actor::User(UserId(user.id)), "start session");
-    let written = state.write::<Session>(session, None, &metadata, &command).await?;
-    let token = sign(state, user.id, session, &user.role, expires_at)?;
+    let written = commands.write::<Session>(session, None, &metadata, &command).await?;
+    let token = sign(keys, user.id, session, &user.role, expires_at)?;
     Ok(LoggedIn { token, expires_at, user, written })
 }
 
-fn expiry(state: &Gateway) -> DateTime<Utc> {
-    state.server_clock.now() + TimeDelta::hours(i64::from(state.config.identity.token_hours))
+fn expiry(config: &Config, server_clock: &SharedServerClock) -> DateTime<Utc> {
+    server_clock.now() + TimeDelta::hours(i64::from(config.identity.token_hours))
 }
 
 fn sign(
-    state: &Gateway,
+    keys: &Keys,
     user: Uuid,
     session: Uuid,
     role: &str,
     expires_at: DateTime<Utc>,
 ) -> Result<String, Problem> {
-    state.keys.sign(user, session, role, expires_at).map_err(|error| Problem::internal(&error))
+    keys.sign(user, session, role, expires_at).map_err(|error| Problem::internal(&error))
 }
 
 /// Counts an attempt to log in from `address`.
-pub(super) fn throttle_address(state: &Gateway, address: &ClientAddress) -> Result<(), Problem> {
-    let limit = state.config.limits.logins_per_address;
-    take(state, &format!("login address:{}", address.network()), Rate { per_minute: limit, burst: limit })
+pub(super) fn throttle_address(
+    config: &Config,
+    clock: &Clock,
+    limiter: &Limiter,
+    address: &ClientAddress,
+) -> Result<(), Problem> {
+    let limit = config.limits.logins_per_address;
+    take(
+        clock,
+        limiter,
+        &format!("login address:{}", address.network()),
+        Rate { per_minute: limit, burst: limit },
+    )
 }
 
-fn throttle_account(state: &Gateway, login: &str) -> Result<(), Problem> {
-    let limit = state.config.limits.logins_per_account;
-    take(state, &format!("login account:{}", login.to_lowercase()), Rate { per_minute: limit, burst: limit })
+fn throttle_account(config: &Config, clock: &Clock, limiter: &Limiter, login: &str) -> Result<(), Problem> {
+    let limit = config.limits.logins_per_account;
+    take(
+        clock,
+        limiter,
+        &format!("login account:{}", login.to_lowercase()),
+        Rate { per_minute: limit, burst: limit },
+    )
 }
 
-fn take(state: &Gateway, key: &str, rate: Rate) -> Result<(), Problem> {
-    state.limiter.take(key, rate, state.clock.now()).map_err(Problem::too_many)
+fn take(clock: &Clock, limiter: &Limiter, key: &str, rate: Rate) -> Result<(), Problem> {
+    limiter.take(key, rate, clock.now()).map_err(Problem::too_many)
 }
 
 /// A new password that is refused.

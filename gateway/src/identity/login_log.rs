@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use signalbox_clock::Clock;
 use signalbox_domain::{
     kernel::{Actor, Metadata, UserId},
     monitoring::{LogEntry, LogEntryCommand, LogType, NewLogEntry},
@@ -15,75 +16,89 @@ use signalbox_projections::identity::UserRow;
 use crate::{
     client_address::ClientAddress,
     context::RequestContext,
-    services::failed_logins::{Account, WINDOW},
-    state::State,
+    services::{
+        commands::Commands,
+        failed_logins::{Account, FailedLogins, WINDOW},
+    },
 };
 
 const SOURCE: &str = "auth";
 /// Writes that `user` has logged in.
 pub(super) async fn note_success(
-    state: &State,
+    commands: &Commands,
+    clock: &Clock,
     context: &RequestContext,
     address: &ClientAddress,
     user: &UserRow,
 ) {
     let content = format!("{} logged in from {}.", user.username, address.0);
     let metadata = context.metadata(Actor::User(UserId(user.id)), "log login");
-    write(state, &metadata, LogType::Info, content, Some(UserId(user.id))).await;
+    write(commands, clock, &metadata, LogType::Info, content, Some(UserId(user.id))).await;
 }
 
 /// Writes or counts a failed login. The given name is left out unless it is a user's: people type passwords into the wrong
 /// field.
 pub(super) async fn note_failure(
-    state: &State,
+    commands: &Commands,
+    clock: &Clock,
+    failed_logins: &FailedLogins,
     context: &RequestContext,
     address: &ClientAddress,
     user: Option<&UserRow>,
 ) {
     let account =
         user.map_or(Account::Unknown, |user| Account::Known { id: user.id, name: user.username.clone() });
-    note(state, context, address, &account, "").await;
+    note(commands, clock, failed_logins, context, address, &account, "").await;
 }
 
 /// Writes or counts a failed single sign-on, with its reason.
 pub(super) async fn note_sso_failure(
-    state: &State,
+    commands: &Commands,
+    clock: &Clock,
+    failed_logins: &FailedLogins,
     context: &RequestContext,
     address: &ClientAddress,
     reason: &str,
 ) {
-    note(state, context, address, &Account::SingleSignOn, &format!(" {reason}")).await;
+    note(commands, clock, failed_logins, context, address, &Account::SingleSignOn, &format!(" {reason}"))
+        .await;
 }
 
 async fn note(
-    state: &State,
+    commands: &Commands,
+    clock: &Clock,
+    failed_logins: &FailedLogins,
     context: &RequestContext,
     address: &ClientAddress,
     account: &Account,
     reason: &str,
 ) {
-    if state.failed_logins.note(account, address.network(), state.clock.monotonic()) {
+    if failed_logins.note(account, address.network(), clock.monotonic()) {
         let content = format!("A {} from {} failed.{reason}", account.describe(), address.0);
         let metadata = context.metadata(Actor::system("login"), "log login");
-        write(state, &metadata, LogType::Warning, content, account.user()).await;
+        write(commands, clock, &metadata, LogType::Warning, content, account.user()).await;
     }
 }
 
 /// Writes the numbers of further failures whose minute is over.
-pub(crate) async fn write_counted(state: &State) -> Result<(), sqlx::Error> {
-    if let Some(latest) = state.clock.monotonic().checked_sub(WINDOW) {
-        write_until(state, latest).await;
+pub(crate) async fn write_counted(
+    commands: &Commands,
+    clock: &Clock,
+    failed_logins: &FailedLogins,
+) -> Result<(), sqlx::Error> {
+    if let Some(latest) = clock.monotonic().checked_sub(WINDOW) {
+        write_until(commands, clock, failed_logins, latest).await;
     }
     Ok(())
 }
 
 /// Writes all numbers that have no entry yet, because the gateway stops.
-pub(crate) async fn write_rest(state: &State) {
-    write_until(state, state.clock.monotonic()).await;
+pub(crate) async fn write_rest(commands: &Commands, clock: &Clock, failed_logins: &FailedLogins) {
+    write_until(commands, clock, failed_logins, clock.monotonic()).await;
 }
 
-async fn write_until(state: &State, latest: Duration) {
-    for (pair, count) in state.failed_logins.take(latest) {
+async fn write_until(commands: &Commands, clock: &Clock, failed_logins: &FailedLogins, latest: Duration) {
+    for (pair, count) in failed_logins.take(latest) {
         let times = if count == 1 { "time" } else { "times" };
         let content = match &pair {
             Some((account, network)) => {
@@ -95,21 +110,28 @@ async fn write_until(state: &State, latest: Duration) {
             None => format!("Logins from other addresses failed {count} more {times} within a minute."),
         };
         let metadata = Metadata {
-            command_id: state.clock.new_id(),
+            command_id: clock.new_id(),
             actor: Actor::system("login"),
             causation: None,
-            correlation: state.clock.new_id().simple().to_string(),
+            correlation: clock.new_id().simple().to_string(),
             traceparent: None,
             restored_version: None,
         };
         let user = pair.and_then(|(account, _)| account.user());
-        write(state, &metadata, LogType::Warning, content, user).await;
+        write(commands, clock, &metadata, LogType::Warning, content, user).await;
     }
 }
 
-async fn write(state: &State, metadata: &Metadata, kind: LogType, content: String, user: Option<UserId>) {
+async fn write(
+    commands: &Commands,
+    clock: &Clock,
+    metadata: &Metadata,
+    kind: LogType,
+    content: String,
+    user: Option<UserId>,
+) {
     let command = LogEntryCommand::Write(NewLogEntry { kind, content, source: SOURCE.to_owned(), user });
-    let written = state.write::<LogEntry>(state.clock.new_id(), None, metadata, &command).await;
+    let written = commands.write::<LogEntry>(clock.new_id(), None, metadata, &command).await;
     // A login does not depend on its entry.
     if let Err(error) = written {
         tracing::error!(%error, "a login has no entry in the log");

@@ -4,6 +4,7 @@ mod api_login;
 mod api_tokens;
 mod login;
 pub(crate) mod login_log;
+pub(crate) mod services;
 pub(crate) mod sso;
 mod users;
 

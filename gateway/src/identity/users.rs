@@ -21,8 +21,7 @@ use crate::{
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
     resource::{Found, find, find_at},
-    services::replica::Database,
-    state::AppState,
+    services::{auth::Passwords, commands::Commands, replica::Database},
 };
 
 /// A user as services 2 and 3 show it.
@@ -109,12 +108,12 @@ pub(crate) async fn list(
     responses((status = 200, body = UserRecordOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find_at::<UserRow>(&state, &id, at).await?;
+    let row = find_at::<UserRow>(&database, &id, at).await?;
     let version = row.version;
     Ok(answer::resource(version, &UserRecordOut::from(row)))
 }
@@ -123,7 +122,9 @@ pub(crate) async fn get(
 #[utoipa::path(post, path = "/api/v1/users", tag = "users", security(("jwt" = [])), request_body = UserIn, operation_id = "create_user",
     responses((status = 201, body = UserCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(passwords): State<Passwords>,
     Admin(current): Admin,
     context: RequestContext,
     JsonBody(user): JsonBody<UserIn>,
@@ -134,11 +135,12 @@ pub(crate) async fn create(
         email: user.email,
         username: user.username,
         role: user.role.unwrap_or(Role::Operator),
-        password_hash: state.passwords.hash(user.password).await?,
+        password_hash: passwords.hash(user.password).await?,
     };
     let metadata = context.metadata(current.actor(), "create user");
-    let written = state.write::<User>(context.resource, None, &metadata, &UserCommand::Create(new)).await?;
-    let row = find_at::<UserRow>(&state, &context.resource.to_string(), written.unseen).await?;
+    let written =
+        commands.write::<User>(context.resource, None, &metadata, &UserCommand::Create(new)).await?;
+    let row = find_at::<UserRow>(&database, &context.resource.to_string(), written.unseen).await?;
     let location = format!("/api/v1/users/{}", row.id);
     let out = UserCreatedOut { status: "success", message: "User successfully created.", user: row.into() };
     Ok(answer::written(written, StatusCode::CREATED, Some(&location), &out))
@@ -149,7 +151,9 @@ pub(crate) async fn create(
     responses((status = 200, body = UserRecordOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(passwords): State<Passwords>,
     Admin(current): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -160,19 +164,19 @@ pub(crate) async fn update(
     if let Some(password) = &password {
         valid_password("password", password)?;
     }
-    let row = find::<UserRow>(&state, &id).await.map_err(|missing| {
+    let row = find::<UserRow>(&database, &id).await.map_err(|missing| {
         let (email, username) = (email.clone(), username.clone());
         let change = UserCommand::Change(UserChanges { email, username, role, password_hash: None });
         judged::<User>(missing, [examples::user(), change])
     })?;
     let password_hash = match password {
-        Some(password) => Some(state.passwords.hash(password).await?),
+        Some(password) => Some(passwords.hash(password).await?),
         None => None,
     };
     let command = UserCommand::Change(UserChanges { email, username, role, password_hash });
     let metadata = context.metadata(current.actor(), "change user");
-    let written = state.write::<User>(row.id, version, &metadata, &command).await?;
-    let row = find_at::<UserRow>(&state, &id, written.unseen).await?;
+    let written = commands.write::<User>(row.id, version, &metadata, &command).await?;
+    let row = find_at::<UserRow>(&database, &id, written.unseen).await?;
     Ok(answer::written(written, StatusCode::OK, None, &UserRecordOut::from(row)))
 }
 
@@ -181,15 +185,16 @@ pub(crate) async fn update(
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Admin(current): Admin,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find::<UserRow>(&state, &id).await?;
+    let row = find::<UserRow>(&database, &id).await?;
     let metadata = context.metadata(current.actor(), "delete user");
-    let written = state.write::<User>(row.id, version, &metadata, &UserCommand::Delete).await?;
+    let written = commands.write::<User>(row.id, version, &metadata, &UserCommand::Delete).await?;
     Ok(answer::success(written, "User successfully deleted."))
 }
 

@@ -24,8 +24,7 @@ use crate::{
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, changed, find, find_at, shown},
-    services::replica::Database,
-    state::{AppState, State as Gateway},
+    services::{commands::Commands, replica::Database},
     watching::disable_rules_on,
 };
 
@@ -151,19 +150,20 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/events/{id}", tag = "events", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_event",
     responses((status = 200, body = EventOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Reader,
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    find_at::<ChannelRow>(&state, &id, at).await.map(shown)
+    find_at::<ChannelRow>(&database, &id, at).await.map(shown)
 }
 
 /// Create an event.
 #[utoipa::path(post, path = "/api/v1/events", tag = "events", security(("jwt" = [])), request_body = EventIn, operation_id = "create_event",
     responses((status = 201, body = EventCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(user): Writer,
     context: RequestContext,
     JsonBody(event): JsonBody<EventIn>,
@@ -176,8 +176,8 @@ pub(crate) async fn create(
         ChannelSpec { name, kind: r#type, unit, min_value, max_value, labels, description, retention_days };
     let command = ChannelCommand::Create(NewChannel { number: 0, owner: user.id, spec });
     let metadata = context.metadata(user.actor(), "create channel");
-    let written = state.write::<Channel>(context.resource, None, &metadata, &command).await?;
-    let row = find_at::<ChannelRow>(&state, &context.resource.to_string(), written.unseen).await?;
+    let written = commands.write::<Channel>(context.resource, None, &metadata, &command).await?;
+    let row = find_at::<ChannelRow>(&database, &context.resource.to_string(), written.unseen).await?;
     let (version, location) = (row.version, format!("/api/v1/events/{}", row.id));
     let out =
         EventCreatedOut { status: "success", message: "Event successfully created.", event: row.into() };
@@ -189,7 +189,8 @@ pub(crate) async fn create(
     responses((status = 200, body = EventOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -212,31 +213,32 @@ pub(crate) async fn update(
         description,
         retention_days: retention_days.map(|given| given.map(Numeric::get)),
     });
-    let row = find::<ChannelRow>(&state, &id)
+    let row = find::<ChannelRow>(&database, &id)
         .await
         .map_err(|missing| judged::<Channel>(missing, [examples::channel(), command.clone()]))?;
     let metadata = context.metadata(user.actor(), "change channel");
-    let written = state.write::<Channel>(row.id, version, &metadata, &command).await?;
-    changed::<ChannelRow>(&state, &id, written).await
+    let written = commands.write::<Channel>(row.id, version, &metadata, &command).await?;
+    changed::<ChannelRow>(&database, &id, written).await
 }
 
 /// Delete an event; its datapoints stay. Rules on it are disabled, which clears their alarms.
 #[utoipa::path(delete, path = "/api/v1/events/{id}", tag = "events", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_event",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find::<ChannelRow>(&state, &id).await?;
+    let row = find::<ChannelRow>(&database, &id).await?;
     // Before any rule is touched.
     if version.is_none_or(|version| version == row.version) {
-        disable_rules_on(&state, &user, &context, &[row.id]).await?;
+        disable_rules_on(&database, &commands, &user, &context, &[row.id]).await?;
     }
     let metadata = context.metadata(user.actor(), "delete channel");
-    let written = state.write::<Channel>(row.id, version, &metadata, &ChannelCommand::Delete).await?;
+    let written = commands.write::<Channel>(row.id, version, &metadata, &ChannelCommand::Delete).await?;
     Ok(answer::success(written, "Event successfully deleted."))
 }
 
@@ -259,11 +261,11 @@ impl Shown for ChannelRow {
 
 /// The channel that a client calls `id`, which has to exist; forms send an empty text for none.
 pub(crate) async fn optional_channel(
-    state: &Gateway,
+    database: &Database,
     id: Option<String>,
 ) -> Result<Option<ChannelId>, Problem> {
     let Some(id) = id.filter(|id| !id.trim().is_empty()) else { return Ok(None) };
-    Ok(Some(ChannelId(find::<ChannelRow>(state, id.trim()).await?.id)))
+    Ok(Some(ChannelId(find::<ChannelRow>(database, id.trim()).await?.id)))
 }
 
 impl From<ChannelRow> for EventOut {

@@ -20,7 +20,7 @@ use crate::{
     history::{RestoreIn, VersionOut, content, place, restoring},
     past::there,
     problem::{Problem, ProblemOut},
-    state::AppState,
+    services::{commands::Commands, replica::Database},
 };
 
 /// The versions of a dashboard, newest first, each with what is different from the one before. Of versions that only its
@@ -29,17 +29,17 @@ use crate::{
     responses((status = 200, body = Page<VersionOut>), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn history(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     Reader(user): Reader,
     Text(id): Text,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<VersionOut>,
 ) -> Result<Json<Page<VersionOut>>, Problem> {
     let page = envelope.page()?;
-    let row = find_seen(&state, &user, &id).await?;
+    let row = find_seen(&database, &user, &id).await?;
     let is_own = row.owner_id == user.id.0;
     let (versions, total) =
-        register::history::<DashboardRow, _>(&state.pool, row.id, (sort.order(), page), |rows, id| {
+        register::history::<DashboardRow, _>(&database.primary, row.id, (sort.order(), page), |rows, id| {
             let (row, widgets) = rows.dashboard(id)?;
             (is_own || row.is_global).then(|| layout(row, widgets))?
         })
@@ -66,25 +66,26 @@ fn layout(row: DashboardRow, widgets: Vec<WidgetRow>) -> Option<Value> {
     responses((status = 200, body = DashboardOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn restore(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
     JsonBody(RestoreIn { version: wanted }): JsonBody<RestoreIn>,
 ) -> Result<Response, Problem> {
-    let id = find_own(&state, &user, &id).await?.id;
-    let at = place::<DashboardRow>(&state, id, wanted).await?;
-    let (then, mut widgets) = there(WHAT, past_dashboard(&state.pool, id, at).await?)?;
+    let id = find_own(&database, &user, &id).await?.id;
+    let at = place::<DashboardRow>(&database, id, wanted).await?;
+    let (then, mut widgets) = there(WHAT, past_dashboard(&database.primary, id, at).await?)?;
     let linked = widgets.iter().filter_map(|widget| widget.channel_id);
-    let living = queries::living_channels(&state.pool, linked).await?;
+    let living = queries::living_channels(&database.primary, linked).await?;
     for widget in &mut widgets {
         widget.channel_id = widget.channel_id.filter(|channel| living.contains(channel));
     }
     let widgets = widgets.into_iter().filter_map(WidgetRow::placed).collect();
     let command = DashboardCommand::Restore { name: then.name, is_global: then.is_global, widgets };
     let metadata = restoring(context.metadata(user.actor(), "restore dashboard"), wanted);
-    let written = state.write::<Dashboard>(id, version, &metadata, &command).await?;
-    let (version, out) = show_at(&state, id, written.unseen).await?;
+    let written = commands.write::<Dashboard>(id, version, &metadata, &command).await?;
+    let (version, out) = show_at(&database, id, written.unseen).await?;
     Ok(answer::changed(written, version, &out))
 }

@@ -4,6 +4,8 @@ use std::slice;
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
+use signalbox_database::SharedServerClock;
+use signalbox_datapoint_log::IdKey;
 use signalbox_projections::{
     monitoring::{
         dashboards::{self, DashboardRow, WidgetRow},
@@ -16,7 +18,13 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::datapoints::{self, DatapointOut};
-use crate::{auth::CurrentUser, extract::key, past::there, problem::Problem, state::State as Gateway};
+use crate::{
+    auth::CurrentUser,
+    extract::key,
+    past::there,
+    problem::Problem,
+    services::{catalog::Catalogs, replica::Database},
+};
 
 pub(super) const WHAT: &str = "Dashboard";
 
@@ -55,42 +63,46 @@ pub(crate) struct WidgetOut {
     config_json: Option<String>,
 }
 
-async fn find(state: &Gateway, id: &str) -> Result<DashboardRow, Problem> {
+async fn find(database: &Database, id: &str) -> Result<DashboardRow, Problem> {
     let id = key(WHAT, id)?;
-    let row = state.read(|pool| dashboards::dashboard(pool, id)).await?;
+    let row = database.read(|pool| dashboards::dashboard(pool, id)).await?;
     row.ok_or_else(|| Problem::not_found(WHAT))
 }
 
 /// The dashboard `id`, if it is `who`'s or everybody's to see.
 pub(super) async fn find_seen(
-    state: &Gateway,
+    database: &Database,
     user: &CurrentUser,
     id: &str,
 ) -> Result<DashboardRow, Problem> {
-    let row = find(state, id).await?;
+    let row = find(database, id).await?;
     if row.is_global || row.owner_id == user.id.0 { Ok(row) } else { Err(Problem::forbidden()) }
 }
 
 /// The dashboard `id`, if it is `who`'s to change. The owner of a dashboard never changes.
-pub(super) async fn find_own(state: &Gateway, user: &CurrentUser, id: &str) -> Result<DashboardRow, Problem> {
-    let row = find(state, id).await?;
+pub(super) async fn find_own(
+    database: &Database,
+    user: &CurrentUser,
+    id: &str,
+) -> Result<DashboardRow, Problem> {
+    let row = find(database, id).await?;
     if row.owner_id == user.id.0 { Ok(row) } else { Err(Problem::forbidden()) }
 }
 
 /// A dashboard as clients see it, and its version.
-pub(super) async fn show(state: &Gateway, row: DashboardRow) -> Result<(i64, DashboardOut), Problem> {
-    let widgets = state.read(|pool| dashboards::widgets(pool, slice::from_ref(&row.id))).await?;
+pub(super) async fn show(database: &Database, row: DashboardRow) -> Result<(i64, DashboardOut), Problem> {
+    let widgets = database.read(|pool| dashboards::widgets(pool, slice::from_ref(&row.id))).await?;
     Ok((row.version, DashboardOut::new(row, widgets)))
 }
 
 /// The dashboard `id` as it was `at`, or as it is.
 pub(super) async fn show_at(
-    state: &Gateway,
+    database: &Database,
     id: Uuid,
     at: Option<At>,
 ) -> Result<(i64, DashboardOut), Problem> {
-    let Some(at) = at else { return show(state, find(state, &id.to_string()).await?).await };
-    let (row, widgets) = there(WHAT, past_dashboard(&state.pool, id, at).await?)?;
+    let Some(at) = at else { return show(database, find(database, &id.to_string()).await?).await };
+    let (row, widgets) = there(WHAT, past_dashboard(&database.primary, id, at).await?)?;
     Ok((row.version, DashboardOut::new(row, widgets)))
 }
 
@@ -131,32 +143,43 @@ impl From<WidgetRow> for WidgetOut {
 
 /// Those who do not own it see what everybody saw then and, unless it is deleted, sees now.
 pub(super) async fn find_past(
-    state: &Gateway,
+    database: &Database,
+    server_clock: &SharedServerClock,
+    catalogs: &Catalogs,
+    datapoint_ids: &IdKey,
     user: &CurrentUser,
     id: &str,
     at: At,
 ) -> Result<(i64, DashboardOut), Problem> {
     let id = key(WHAT, id)?;
-    let (row, widgets) = there(WHAT, past_dashboard(&state.pool, id, at).await?)?;
+    let (row, widgets) = there(WHAT, past_dashboard(&database.primary, id, at).await?)?;
     if row.owner_id != user.id.0 {
-        let now = dashboards::dashboard(&state.pool, id).await?;
+        let now = dashboards::dashboard(&database.primary, id).await?;
         let is_private = !row.is_global || !now.is_some_and(|now| now.is_global);
         if is_private {
             return Err(Problem::forbidden());
         }
     }
-    let (version, values) = (row.version, values(state, &widgets, at).await?);
+    let (version, values) =
+        (row.version, values(database, server_clock, catalogs, datapoint_ids, &widgets, at).await?);
     Ok((version, DashboardOut::new(row, widgets).with(values)))
 }
 
 /// The newest datapoint of each event that `widgets` show.
-async fn values(state: &Gateway, widgets: &[WidgetRow], at: At) -> Result<Vec<DatapointOut>, Problem> {
+async fn values(
+    database: &Database,
+    server_clock: &SharedServerClock,
+    catalogs: &Catalogs,
+    datapoint_ids: &IdKey,
+    widgets: &[WidgetRow],
+    at: At,
+) -> Result<Vec<DatapointOut>, Problem> {
     let channels: Vec<_> = widgets.iter().filter_map(|widget| widget.channel_id).collect();
     if channels.is_empty() {
         return Ok(Vec::new());
     }
-    let numbers = queries::channel_numbers(&state.pool, &channels).await?;
-    let points = newest_until(&state.pool, &numbers, at.time).await?;
-    let catalog = state.catalogs.fresh().await?;
-    Ok(points.iter().map(|point| datapoints::show(state, &catalog, point)).collect())
+    let numbers = queries::channel_numbers(&database.primary, &channels).await?;
+    let points = newest_until(&database.primary, &numbers, at.time).await?;
+    let catalog = catalogs.fresh().await?;
+    Ok(points.iter().map(|point| datapoints::show(server_clock, datapoint_ids, &catalog, point)).collect())
 }

@@ -1,5 +1,9 @@
+use std::sync::Arc;
+
 use axum::{Json, extract::State, response::Response};
 use serde::{Deserialize, Serialize};
+use signalbox_database::SharedServerClock;
+use signalbox_datapoint_log::IdKey;
 use signalbox_domain::monitoring::{Dashboard, DashboardCommand, NewDashboard};
 use signalbox_projections::monitoring::dashboards::{self, DashboardFilter, DashboardRow};
 use utoipa::{IntoParams, ToSchema};
@@ -13,8 +17,7 @@ use crate::{
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, not_null},
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
-    services::replica::Database,
-    state::AppState,
+    services::{catalog::Catalogs, commands::Commands, replica::Database},
 };
 
 /// A created dashboard.
@@ -86,17 +89,21 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/dashboards/{id}", tag = "dashboards", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_dashboard",
     responses((status = 200, body = DashboardOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(server_clock): State<SharedServerClock>,
+    State(catalogs): State<Arc<Catalogs>>,
+    State(datapoint_ids): State<IdKey>,
     Reader(user): Reader,
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
     if let Some(at) = at {
-        let (version, out) = find_past(&state, &user, &id, at).await?;
+        let (version, out) =
+            find_past(&database, &server_clock, &catalogs, &datapoint_ids, &user, &id, at).await?;
         return Ok(answer::resource(version, &out));
     }
-    let row = find_seen(&state, &user, &id).await?;
-    let (version, out) = show(&state, row).await?;
+    let row = find_seen(&database, &user, &id).await?;
+    let (version, out) = show(&database, row).await?;
     Ok(answer::resource(version, &out))
 }
 
@@ -104,7 +111,8 @@ pub(crate) async fn get(
 #[utoipa::path(post, path = "/api/v1/dashboards", tag = "dashboards", security(("jwt" = [])), request_body = DashboardIn, operation_id = "create_dashboard",
     responses((status = 201, body = DashboardCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(user): Writer,
     context: RequestContext,
     JsonBody(dashboard): JsonBody<DashboardIn>,
@@ -113,8 +121,8 @@ pub(crate) async fn create(
     let new = NewDashboard { owner: user.id, name, is_global: is_global.unwrap_or(false) };
     let metadata = context.metadata(user.actor(), "create dashboard");
     let command = DashboardCommand::Create(new);
-    let written = state.write::<Dashboard>(context.resource, None, &metadata, &command).await?;
-    let (version, dashboard) = show_at(&state, context.resource, written.unseen).await?;
+    let written = commands.write::<Dashboard>(context.resource, None, &metadata, &command).await?;
+    let (version, dashboard) = show_at(&database, context.resource, written.unseen).await?;
     let location = format!("/api/v1/dashboards/{}", dashboard.public_id);
     let out =
         DashboardCreatedOut { status: "success", message: "Dashboard successfully created.", dashboard };
@@ -126,7 +134,8 @@ pub(crate) async fn create(
     responses((status = 200, body = DashboardOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -135,12 +144,12 @@ pub(crate) async fn update(
 ) -> Result<Response, Problem> {
     let DashboardChangesIn { name, is_global } = changes;
     let command = DashboardCommand::Change { name, is_global };
-    let row = find_own(&state, &user, &id)
+    let row = find_own(&database, &user, &id)
         .await
         .map_err(|missing| judged::<Dashboard>(missing, [examples::dashboard(), command.clone()]))?;
     let metadata = context.metadata(user.actor(), "change dashboard");
-    let written = state.write::<Dashboard>(row.id, version, &metadata, &command).await?;
-    let (version, out) = show_at(&state, row.id, written.unseen).await?;
+    let written = commands.write::<Dashboard>(row.id, version, &metadata, &command).await?;
+    let (version, out) = show_at(&database, row.id, written.unseen).await?;
     Ok(answer::changed(written, version, &out))
 }
 
@@ -149,14 +158,15 @@ pub(crate) async fn update(
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find_own(&state, &user, &id).await?;
+    let row = find_own(&database, &user, &id).await?;
     let metadata = context.metadata(user.actor(), "delete dashboard");
-    let written = state.write::<Dashboard>(row.id, version, &metadata, &DashboardCommand::Delete).await?;
+    let written = commands.write::<Dashboard>(row.id, version, &metadata, &DashboardCommand::Delete).await?;
     Ok(answer::success(written, "Dashboard successfully deleted."))
 }

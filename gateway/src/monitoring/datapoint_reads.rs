@@ -1,6 +1,10 @@
+use std::sync::Arc;
+
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
+use signalbox_database::SharedServerClock;
+use signalbox_datapoint_log::IdKey;
 use signalbox_domain::kernel::parse_time;
 use signalbox_projections::monitoring::{
     queries::deleted_channel_numbers,
@@ -14,8 +18,10 @@ use crate::{
     auth::Reader,
     extract::{EnvelopeParams, Params, Sort, id},
     problem::{Problem, ProblemOut},
-    services::catalog::Catalog,
-    state::AppState,
+    services::{
+        catalog::{Catalog, Catalogs},
+        replica::Database,
+    },
 };
 
 /// Which datapoints are listed.
@@ -49,22 +55,25 @@ impl From<SeriesError> for Problem {
 #[utoipa::path(get, path = "/api/v1/datapoints", tag = "datapoints", security(("jwt" = [])), params(EnvelopeParams, Sort<Datapoint>, DatapointFilter), operation_id = "list_datapoints",
     responses((status = 200, body = Page<DatapointOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(server_clock): State<SharedServerClock>,
+    State(catalogs): State<Arc<Catalogs>>,
+    State(datapoint_ids): State<IdKey>,
     _: Reader,
     Params(params): Params<EnvelopeParams>,
     sort: Sort<Datapoint>,
     Params(filter): Params<DatapointFilter>,
 ) -> Result<Json<Page<DatapointOut>>, Problem> {
     let page = params.page()?;
-    let catalog = state.catalogs.fresh().await?;
-    let Some(filter) = read_filter(&catalog, &filter, state.server_clock.now())? else {
+    let catalog = catalogs.fresh().await?;
+    let Some(filter) = read_filter(&catalog, &filter, server_clock.now())? else {
         return Ok(Json(params.envelope(0, Vec::new())));
     };
     let Listed { points, total, is_estimated } =
-        state.read(|pool| series::list(pool, filter.clone(), sort.order(), page)).await?;
+        database.read(|pool| series::list(pool, filter.clone(), sort.order(), page)).await?;
     // Points may be of an event that is younger than the catalog.
-    let catalog = state.catalogs.fresh().await?;
-    let data = points.iter().map(|point| show(&state, &catalog, point)).collect();
+    let catalog = catalogs.fresh().await?;
+    let data = points.iter().map(|point| show(&server_clock, &datapoint_ids, &catalog, point)).collect();
     Ok(Json(Page { total_estimated: is_estimated, ..params.envelope(total, data) }))
 }
 
@@ -108,12 +117,15 @@ pub(super) fn time(field: &str, text: Option<&str>) -> Result<Option<DateTime<Ut
 #[utoipa::path(get, path = "/api/v1/datapoints/latest", tag = "datapoints", security(("jwt" = [])), operation_id = "latest_datapoints",
     responses((status = 200, body = [DatapointOut]), (status = 401, body = ProblemOut)))]
 pub(crate) async fn latest(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(server_clock): State<SharedServerClock>,
+    State(catalogs): State<Arc<Catalogs>>,
+    State(datapoint_ids): State<IdKey>,
     _: Reader,
 ) -> Result<Json<Vec<DatapointOut>>, Problem> {
-    let mut points = state.read(series::latest).await?;
-    let deleted = state.read(deleted_channel_numbers).await?;
+    let mut points = database.read(series::latest).await?;
+    let deleted = database.read(deleted_channel_numbers).await?;
     points.retain(|point| !deleted.contains(&point.channel));
-    let catalog = state.catalogs.fresh().await?;
-    Ok(Json(points.iter().map(|point| show(&state, &catalog, point)).collect()))
+    let catalog = catalogs.fresh().await?;
+    Ok(Json(points.iter().map(|point| show(&server_clock, &datapoint_ids, &catalog, point)).collect()))
 }

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use axum::{
     Extension, Json,
     body::Bytes,
@@ -7,7 +9,9 @@ use axum::{
 };
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize, Serializer};
-use signalbox_datapoint_log::{ChunkPoint, Tombstone, moment, read_row, recorded_times};
+use signalbox_database::SharedServerClock;
+use signalbox_datapoint_log::{ChunkPoint, IdKey, Tombstone, moment, read_row, recorded_times};
+use signalbox_messaging::Bus;
 use signalbox_projections::{
     monitoring::series::{Datapoint, note_skipped},
     register::Past,
@@ -22,10 +26,15 @@ use crate::{
     context::RequestContext,
     extract::{IfMatch, JsonBody, Text, key, parse_json, read_body},
     idempotency::IdempotencyKey,
+    monitoring::ingestion::IngestionServices,
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemKind, ProblemOut},
-    services::catalog::Catalog,
-    state::{AppState, State as Gateway, Written},
+    services::{
+        catalog::{Catalog, Catalogs},
+        commands::Commands,
+        replica::Database,
+    },
+    state::Written,
 };
 
 /// Items of a batch at most.
@@ -95,19 +104,19 @@ pub(crate) struct RejectedOut {
 #[utoipa::path(post, path = "/api/v1/datapoints", tag = "datapoints", security(("jwt" = [])), request_body = DatapointIn, operation_id = "create_datapoint",
     responses((status = 201, body = DatapointCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(services): State<IngestionServices>,
     Writer(user): Writer,
     context: RequestContext,
     JsonBody(item): JsonBody<DatapointIn>,
 ) -> Result<Response, Problem> {
     let source = Source { sender: &user, repetition: Repetition::Id(context.resource) };
-    let Taken { first, refused, .. } = take(&state, &source, &[Item::from(item)]).await?;
+    let Taken { first, refused, .. } = take(&services, &source, &[Item::from(item)]).await?;
     if let Some((_, refusal)) = refused.first() {
         return Err(refuse(*refusal));
     }
     let recorded = first.ok_or_else(|| Problem::internal(&"a datapoint was neither recorded nor refused"))?;
-    let catalog = state.catalogs.fresh().await?;
-    let datapoint = show(&state, &catalog, &recorded);
+    let catalog = services.catalogs.fresh().await?;
+    let datapoint = show(&services.server_clock, &services.datapoint_ids, &catalog, &recorded);
     let location = format!("/api/v1/datapoints/{}", datapoint.public_id);
     let out =
         DatapointCreatedOut { status: "success", message: "1 datapoint successfully created.", datapoint };
@@ -145,7 +154,7 @@ impl<S: Send + Sync> FromRequest<S> for BatchBody {
 #[utoipa::path(post, path = "/api/v1/datapoints/batch", tag = "datapoints", security(("jwt" = [])), request_body = BatchIn, operation_id = "create_datapoints",
     responses((status = 201, body = BatchOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create_batch(
-    State(state): State<AppState>,
+    State(services): State<IngestionServices>,
     Writer(user): Writer,
     context: RequestContext,
     key: Option<Extension<IdempotencyKey>>,
@@ -156,7 +165,8 @@ pub(crate) async fn create_batch(
         None => Repetition::Id(context.resource),
     };
     let items: Vec<Item> = batch.datapoints.into_iter().map(Item::from).collect();
-    let Taken { accepted, refused, .. } = take(&state, &Source { sender: &user, repetition }, &items).await?;
+    let Taken { accepted, refused, .. } =
+        take(&services, &Source { sender: &user, repetition }, &items).await?;
     let mut message = format!("{accepted} datapoints successfully created.");
     if !refused.is_empty() {
         message = format!("{accepted} datapoints successfully created, {} rejected.", refused.len());
@@ -171,33 +181,39 @@ pub(crate) async fn create_batch(
 #[utoipa::path(get, path = "/api/v1/datapoints/{id}", tag = "datapoints", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_datapoint",
     responses((status = 200, body = DatapointOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(server_clock): State<SharedServerClock>,
+    State(catalogs): State<Arc<Catalogs>>,
+    State(datapoint_ids): State<IdKey>,
     _: Reader,
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let point = find(&state, &id).await?;
+    let point = find(&database, &datapoint_ids, &id).await?;
     if let Some(at) = at {
         let place = point.place();
-        let recorded = recorded_times(&state.pool, &[(place.position, place.day)]).await?;
+        let recorded = recorded_times(&database.primary, &[(place.position, place.day)]).await?;
         if recorded.get(&place.position).is_none_or(|recorded| *recorded > at.time) {
             return there("Datapoint", Past::NotYetCreated);
         }
     }
-    let catalog = state.catalogs.fresh().await?;
-    Ok(answer::resource(VERSION, &show(&state, &catalog, &point)))
+    let catalog = catalogs.fresh().await?;
+    Ok(answer::resource(VERSION, &show(&server_clock, &datapoint_ids, &catalog, &point)))
 }
 
 /// Delete a datapoint.
 #[utoipa::path(delete, path = "/api/v1/datapoints/{id}", tag = "datapoints", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_datapoint",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(bus): State<Bus>,
+    State(datapoint_ids): State<IdKey>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
 ) -> Result<Json<StatusOut>, Problem> {
-    let point = find(&state, &id).await?;
+    let point = find(&database, &datapoint_ids, &id).await?;
     if version.is_some_and(|version| version != VERSION) {
         let detail = "the datapoint has another version than If-Match names";
         return Err(Problem::new(ProblemKind::PreconditionFailed, "version_mismatch", detail));
@@ -210,8 +226,8 @@ pub(crate) async fn delete(
         time: point.point.time,
         actor: user.actor().to_string(),
     };
-    state.reach_bus().await?;
-    if !state.bus.delete_datapoint(&tombstone).await? {
+    commands.reach_bus().await?;
+    if !bus.delete_datapoint(&tombstone).await? {
         return Err(missing());
     }
     Ok(Json(StatusOut::success("Datapoint successfully deleted.")))
@@ -221,10 +237,10 @@ fn missing() -> Problem {
     Problem::not_found("Datapoint")
 }
 
-async fn find(state: &Gateway, id: &str) -> Result<Datapoint, Problem> {
+async fn find(database: &Database, datapoint_ids: &IdKey, id: &str) -> Result<Datapoint, Problem> {
     let id = key("Datapoint", id)?;
-    let place = state.datapoint_ids.place(id).ok_or_else(missing)?;
-    let row = state.read(|pool| read_row(pool, place)).await?.ok_or_else(missing)?;
+    let place = datapoint_ids.place(id).ok_or_else(missing)?;
+    let row = database.read(|pool| read_row(pool, place)).await?.ok_or_else(missing)?;
     let found = row.point(place.index).unwrap_or_else(|error| {
         tracing::warn!(%error, "a datapoint cannot be shown");
         note_skipped(1);
@@ -237,13 +253,18 @@ async fn find(state: &Gateway, id: &str) -> Result<Datapoint, Problem> {
 }
 
 /// `point` as clients see it.
-pub(crate) fn show(state: &Gateway, catalog: &Catalog, point: &Datapoint) -> DatapointOut {
+pub(crate) fn show(
+    server_clock: &SharedServerClock,
+    datapoint_ids: &IdKey,
+    catalog: &Catalog,
+    point: &Datapoint,
+) -> DatapointOut {
     let timestamp = moment(point.point.time);
     DatapointOut {
-        public_id: state.datapoint_ids.id(point.place()),
+        public_id: datapoint_ids.id(point.place()),
         value: point.point.value,
         timestamp,
         event_public_id: catalog.numbered(point.channel).map(|known| known.id).unwrap_or_default(),
-        experiment_public_id: catalog.experiment_at(timestamp, state.server_clock.now()).map(|span| span.id),
+        experiment_public_id: catalog.experiment_at(timestamp, server_clock.now()).map(|span| span.id),
     }
 }

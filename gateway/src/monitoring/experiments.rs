@@ -20,8 +20,7 @@ use crate::{
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, changed, created, find, find_at, shown},
-    services::replica::Database,
-    state::{AppState, State as Gateway},
+    services::{commands::Commands, replica::Database},
 };
 
 /// An experiment.
@@ -103,27 +102,28 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/experiments/{id}", tag = "experiments", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_experiment",
     responses((status = 200, body = ExperimentOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Reader,
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    find_at::<ExperimentRow>(&state, &id, at).await.map(shown)
+    find_at::<ExperimentRow>(&database, &id, at).await.map(shown)
 }
 
 /// Create an experiment and start it. One runs at a time.
 #[utoipa::path(post, path = "/api/v1/experiments", tag = "experiments", security(("jwt" = [])), request_body = ExperimentIn, operation_id = "create_experiment",
     responses((status = 201, body = ExperimentOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(user): Writer,
     context: RequestContext,
     JsonBody(experiment): JsonBody<ExperimentIn>,
 ) -> Result<Response, Problem> {
     let command = ExperimentCommand::Start(NewExperiment { owner: user.id, name: experiment.name });
     let metadata = context.metadata(user.actor(), "start experiment");
-    let written = state.write::<Experiment>(context.resource, None, &metadata, &command).await?;
-    created::<ExperimentRow>(&state, context.resource, written).await
+    let written = commands.write::<Experiment>(context.resource, None, &metadata, &command).await?;
+    created::<ExperimentRow>(&database, context.resource, written).await
 }
 
 /// Give an experiment another name.
@@ -131,14 +131,15 @@ pub(crate) async fn create(
     responses((status = 200, body = ExperimentOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
     JsonBody(changes): JsonBody<ExperimentChangesIn>,
 ) -> Result<Response, Problem> {
-    let row = find::<ExperimentRow>(&state, &id).await.map_err(|missing| match &changes.name {
+    let row = find::<ExperimentRow>(&database, &id).await.map_err(|missing| match &changes.name {
         Some(name) => {
             let rename = ExperimentCommand::Rename { name: name.clone() };
             judged::<Experiment>(missing, [examples::experiment(), rename])
@@ -146,7 +147,15 @@ pub(crate) async fn update(
         None => missing,
     })?;
     let command = ExperimentCommand::Rename { name: changes.name.unwrap_or_else(|| row.name.clone()) };
-    change(&state, row.id, version, &context.metadata(user.actor(), "rename experiment"), command).await
+    change(
+        &database,
+        &commands,
+        row.id,
+        version,
+        &context.metadata(user.actor(), "rename experiment"),
+        command,
+    )
+    .await
 }
 
 /// Stop an experiment.
@@ -154,15 +163,16 @@ pub(crate) async fn update(
     responses((status = 200, body = ExperimentOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn stop(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find::<ExperimentRow>(&state, &id).await?;
+    let row = find::<ExperimentRow>(&database, &id).await?;
     let metadata = context.metadata(user.actor(), "stop experiment");
-    change(&state, row.id, version, &metadata, ExperimentCommand::Stop).await
+    change(&database, &commands, row.id, version, &metadata, ExperimentCommand::Stop).await
 }
 
 /// Delete an experiment, and stop it before if it runs. Its datapoints stay.
@@ -170,27 +180,30 @@ pub(crate) async fn stop(
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find::<ExperimentRow>(&state, &id).await?;
+    let row = find::<ExperimentRow>(&database, &id).await?;
     let metadata = context.metadata(user.actor(), "delete experiment");
-    let written = state.write::<Experiment>(row.id, version, &metadata, &ExperimentCommand::Delete).await?;
+    let written =
+        commands.write::<Experiment>(row.id, version, &metadata, &ExperimentCommand::Delete).await?;
     Ok(answer::success(written, "Experiment successfully deleted."))
 }
 
 async fn change(
-    state: &Gateway,
+    database: &Database,
+    commands: &Commands,
     id: Uuid,
     version: Option<i64>,
     metadata: &Metadata,
     command: ExperimentCommand,
 ) -> Result<Response, Problem> {
-    let written = state.write::<Experiment>(id, version, metadata, &command).await?;
-    changed::<ExperimentRow>(state, &id.to_string(), written).await
+    let written = commands.write::<Experiment>(id, version, metadata, &command).await?;
+    changed::<ExperimentRow>(database, &id.to_string(), written).await
 }
 
 impl Found for ExperimentRow {

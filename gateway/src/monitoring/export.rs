@@ -1,6 +1,6 @@
 //! The datapoints of an experiment, or of a range of time, written as they are read: memory is bounded, however many they are.
 
-use std::{fmt::Write, io, time::Duration};
+use std::{fmt::Write, io, sync::Arc, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -11,25 +11,30 @@ use axum::{
 use chrono::{DateTime, SecondsFormat, Utc};
 use futures::stream;
 use serde::Deserialize;
-use signalbox_database::on_behalf;
-use signalbox_datapoint_log::{ChunkPoint, moment, read_rows};
+use signalbox_database::{SharedServerClock, on_behalf};
+use signalbox_datapoint_log::{ChunkPoint, IdKey, moment, read_rows};
 use signalbox_domain::kernel::UserId;
 use signalbox_projections::monitoring::{
     queries::{ExperimentSpan, labelled_channel_numbers},
     series::{Counts, Datapoint, Export, ExportSpan, counting, note_skipped},
 };
 use tokio::{sync::mpsc, time::timeout};
+use tokio_util::sync::CancellationToken;
 use utoipa::IntoParams;
 
 use super::{datapoint_reads::time, datapoints::show, labels::LabelFilter};
 use crate::{
     answer::attachment,
     auth::Reader,
+    context_services::services,
     extract::{Params, Text, key},
     problem::{Problem, ProblemOut},
-    services::catalog::Catalog,
+    services::{
+        catalog::{Catalog, Catalogs},
+        replica::Database,
+        shares::Exports,
+    },
     shares::Full,
-    state::{AppState, State as Gateway},
 };
 
 /// Exports at the same time; each holds a slice in memory.
@@ -54,21 +59,33 @@ enum Piece {
     End,
 }
 
+services! {
+    /// Services that many values are read by.
+    ExportServices {
+        catalogs: Arc<Catalogs>,
+        database: Database,
+        datapoint_ids: IdKey,
+        exports: Exports,
+        server_clock: SharedServerClock,
+        stop: CancellationToken,
+    }
+}
+
 /// The datapoints of an experiment as CSV, oldest first.
 #[utoipa::path(get, path = "/api/v1/experiments/{id}/export/csv", tag = "experiments", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "export_experiment",
     responses((status = 200, body = String, content_type = "text/csv"), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut)))]
 pub(crate) async fn export(
-    State(state): State<AppState>,
+    State(services): State<ExportServices>,
     Reader(user): Reader,
     Text(id): Text,
 ) -> Result<Response, Problem> {
     let missing = || Problem::not_found("Experiment");
     let id = key("Experiment", &id)?;
-    let catalog = state.catalogs.fresh().await?;
+    let catalog = services.catalogs.fresh().await?;
     let span = catalog.experiment(id).ok_or_else(missing)?.clone();
-    let end = Catalog::end_of(&span, state.server_clock.now());
+    let end = Catalog::end_of(&span, services.server_clock.now());
     let range = ExportSpan { from: span.started_at, to: Some(end), ..ExportSpan::default() };
-    stream_points(state, user.id, range, (Format::Csv, file_name(&span))).await
+    stream_points(services, user.id, range, (Format::Csv, file_name(&span))).await
 }
 
 /// Which datapoints are exported, and how they are written.
@@ -101,7 +118,7 @@ pub(crate) enum Format {
 #[utoipa::path(get, path = "/api/v1/datapoints/export", tag = "datapoints", security(("jwt" = [])), params(ExportParams, LabelFilter), operation_id = "export_datapoints",
     responses((status = 200, description = "The datapoints", content((String = "text/csv"), (String = "application/x-ndjson"))), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn export_datapoints(
-    State(state): State<AppState>,
+    State(services): State<ExportServices>,
     Reader(user): Reader,
     Params(params): Params<ExportParams>,
     LabelFilter(labels): LabelFilter,
@@ -111,23 +128,23 @@ pub(crate) async fn export_datapoints(
     let channels = if labels.is_empty() {
         None
     } else {
-        Some(state.read(|pool| labelled_channel_numbers(pool, &labels)).await?)
+        Some(services.database.read(|pool| labelled_channel_numbers(pool, &labels)).await?)
     };
     let after = match after {
-        Some(after) => Some(place_in_time(&state, &after).await?),
+        Some(after) => Some(place_in_time(&services.database, &services.datapoint_ids, &after).await?),
         None => None,
     };
     let from = from.unwrap_or(DateTime::<Utc>::MIN_UTC);
     let format = format.unwrap_or_default();
     let name = format!("datapoints.{}", format.extension());
-    stream_points(state, user.id, ExportSpan { from, to, channels, after }, (format, name)).await
+    stream_points(services, user.id, ExportSpan { from, to, channels, after }, (format, name)).await
 }
 
 /// The datapoint that a client calls `id`, which may have been deleted since.
-async fn place_in_time(state: &Gateway, id: &str) -> Result<ChunkPoint, Problem> {
+async fn place_in_time(database: &Database, datapoint_ids: &IdKey, id: &str) -> Result<ChunkPoint, Problem> {
     let missing = || Problem::field("after", "must be the public_id of a datapoint that is kept");
-    let place = crate::extract::id(id).and_then(|id| state.datapoint_ids.place(id)).ok_or_else(missing)?;
-    let rows = read_rows(&state.pool, &[(place.position, place.day)]).await?;
+    let place = crate::extract::id(id).and_then(|id| datapoint_ids.place(id)).ok_or_else(missing)?;
+    let rows = read_rows(&database.primary, &[(place.position, place.day)]).await?;
     let found = rows.first().and_then(|row| row.point(place.index).ok().flatten());
     let (_, found) = found.ok_or_else(missing)?;
     Ok(ChunkPoint { time: found.time, value: found.value, position: place.position, index: place.index })
@@ -151,26 +168,26 @@ impl Format {
 
 /// The points of `span` as a body that is written while they are read.
 async fn stream_points(
-    state: AppState,
+    services: ExportServices,
     user: UserId,
     span: ExportSpan,
     (format, name): (Format, String),
 ) -> Result<Response, Problem> {
-    let place = state.exports.take(&user.to_string()).await.map_err(|full| match full {
+    let place = services.exports.take(&user.to_string()).await.map_err(|full| match full {
         Full::Own => Problem::too_many(1),
         Full::All => Problem::unavailable("Too many exports are running: try again in a moment."),
     })?;
-    let (export, known) = counting(Export::begin(&state.pool, span)).await;
+    let (export, known) = counting(Export::begin(&services.database.primary, span)).await;
     note_skipped(known.rows);
     let export = export?;
     // Events that are younger than the catalog may have sent values.
-    let catalog = state.catalogs.newest().await?;
+    let catalog = services.catalogs.newest().await?;
     let (sender, pieces) = mpsc::channel(AHEAD);
     tokio::spawn(async move {
         let written = tokio::select! {
-            written = on_behalf(place, write_rows(&state, &catalog, (export, known), (format, &sender))) => written,
+            written = on_behalf(place, write_rows(&services.server_clock, &services.datapoint_ids, &catalog, (export, known), (format, &sender))) => written,
             () = sender.closed() => Err("the client has gone away".to_owned()),
-            () = state.stop.cancelled() => Err("the service stops".to_owned()),
+            () = services.stop.cancelled() => Err("the service stops".to_owned()),
         };
         if let Err(reason) = written {
             tracing::warn!(reason, "an export was broken off");
@@ -200,7 +217,8 @@ fn file_name(span: &ExperimentSpan) -> String {
 }
 
 async fn write_rows(
-    state: &Gateway,
+    server_clock: &SharedServerClock,
+    datapoint_ids: &IdKey,
     catalog: &Catalog,
     (mut export, known): (Export, Counts),
     (format, pieces): (Format, &mpsc::Sender<Piece>),
@@ -224,8 +242,8 @@ async fn write_rows(
             let mut rows = String::with_capacity(points.len() * 160);
             for point in points {
                 match format {
-                    Format::Csv => push_row(&mut rows, state, catalog, point),
-                    Format::Ndjson => push_line(&mut rows, state, catalog, point)?,
+                    Format::Csv => push_row(&mut rows, datapoint_ids, catalog, point),
+                    Format::Ndjson => push_line(&mut rows, server_clock, datapoint_ids, catalog, point)?,
                 }
             }
             send(Piece::Rows(rows.into())).await?;
@@ -234,19 +252,26 @@ async fn write_rows(
     send(Piece::End).await
 }
 
-fn push_row(rows: &mut String, state: &Gateway, catalog: &Catalog, point: &Datapoint) {
+fn push_row(rows: &mut String, datapoint_ids: &IdKey, catalog: &Catalog, point: &Datapoint) {
     let channel = catalog.numbered(point.channel);
     let time = moment(point.point.time).to_rfc3339_opts(SecondsFormat::Micros, false);
     let name = text_cell(channel.map_or("", |known| &known.name));
     let unit = text_cell(channel.and_then(|known| known.unit.as_deref()).unwrap_or_default());
     let id = channel.map_or("", |known| &known.public_id);
-    let (value, point) = (number_cell(point.point.value), state.datapoint_ids.id(point.place()));
+    let (value, point) = (number_cell(point.point.value), datapoint_ids.id(point.place()));
     // Writing to a string does not fail.
     let _ = write!(rows, "{time},{name},{id},{value},{unit},{point}\r\n");
 }
 
-fn push_line(rows: &mut String, state: &Gateway, catalog: &Catalog, point: &Datapoint) -> Result<(), String> {
-    let line = serde_json::to_string(&show(state, catalog, point)).map_err(|error| error.to_string())?;
+fn push_line(
+    rows: &mut String,
+    server_clock: &SharedServerClock,
+    datapoint_ids: &IdKey,
+    catalog: &Catalog,
+    point: &Datapoint,
+) -> Result<(), String> {
+    let line = serde_json::to_string(&show(server_clock, datapoint_ids, catalog, point))
+        .map_err(|error| error.to_string())?;
     rows.push_str(&line);
     rows.push('\n');
     Ok(())

@@ -17,8 +17,7 @@ use crate::{
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, changed, created, find, find_at, shown},
-    services::replica::Database,
-    state::AppState,
+    services::{commands::Commands, replica::Database},
 };
 
 /// What entries come from that say nothing else.
@@ -139,19 +138,20 @@ pub(crate) async fn list(
 #[utoipa::path(get, path = "/api/v1/logging/{id}", tag = "logging", security(("jwt" = [])), params(("id" = String, Path,), AtParams), operation_id = "get_log_entry",
     responses((status = 200, body = LogEntryOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Reader,
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    find_at::<LogEntryRow>(&state, &id, at).await.map(shown)
+    find_at::<LogEntryRow>(&database, &id, at).await.map(shown)
 }
 
 /// Write a log entry.
 #[utoipa::path(post, path = "/api/v1/logging", tag = "logging", security(("jwt" = [])), request_body = LogEntryIn, operation_id = "create_log_entry",
     responses((status = 201, body = LogEntryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(current): Writer,
     context: RequestContext,
     JsonBody(entry): JsonBody<LogEntryIn>,
@@ -164,8 +164,8 @@ pub(crate) async fn create(
     };
     let metadata = context.metadata(current.actor(), "write log entry");
     let command = LogEntryCommand::Write(new);
-    let written = state.write::<LogEntry>(context.resource, None, &metadata, &command).await?;
-    created::<LogEntryRow>(&state, context.resource, written).await
+    let written = commands.write::<LogEntry>(context.resource, None, &metadata, &command).await?;
+    created::<LogEntryRow>(&database, context.resource, written).await
 }
 
 /// Mark a log entry as read or unread, or change its content.
@@ -173,7 +173,8 @@ pub(crate) async fn create(
     responses((status = 200, body = LogEntryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(current): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
@@ -183,12 +184,12 @@ pub(crate) async fn update(
     let LogEntryChangesIn { status, status_type, content } = changes;
     let status = status.or(status_type).or(if content.is_none() { Some(LogStatus::Read) } else { None });
     let command = LogEntryCommand::Change { status, content };
-    let row = find::<LogEntryRow>(&state, &id)
+    let row = find::<LogEntryRow>(&database, &id)
         .await
         .map_err(|missing| judged::<LogEntry>(missing, [examples::log_entry(), command.clone()]))?;
     let metadata = context.metadata(current.actor(), "change log entry");
-    let written = state.write::<LogEntry>(row.id, version, &metadata, &command).await?;
-    changed::<LogEntryRow>(&state, &id, written).await
+    let written = commands.write::<LogEntry>(row.id, version, &metadata, &command).await?;
+    changed::<LogEntryRow>(&database, &id, written).await
 }
 
 impl Found for LogEntryRow {

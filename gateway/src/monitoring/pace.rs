@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
+use signalbox_clock::Clock;
 use tokio::time::Instant;
 
-use crate::{limits::Rate, state::State};
+use crate::{limits::Rate, services::limits::Limiter};
 
 /// Reads at most so many messages per second, each of which also takes a token from a bucket of its sender.
 pub(super) struct Pace {
@@ -34,8 +35,8 @@ impl Pace {
     }
 
     /// Counts a message that was read.
-    pub(super) fn count(&mut self, state: &State) {
-        let wait = state.limiter.owe(&self.bucket, self.rate, state.clock.now());
+    pub(super) fn count(&mut self, clock: &Clock, limiter: &Limiter) {
+        let wait = limiter.owe(&self.bucket, self.rate, clock.now());
         self.advance(Instant::now(), wait);
     }
 

@@ -1,9 +1,10 @@
-use std::{collections::BTreeMap, ops::RangeInclusive};
+use std::{collections::BTreeMap, ops::RangeInclusive, sync::Arc};
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
-use signalbox_datapoint_log::{micros, moment};
+use signalbox_database::SharedServerClock;
+use signalbox_datapoint_log::{IdKey, micros, moment};
 use signalbox_projections::monitoring::series::{
     self, Aggregate, Bucket, BucketWindow, Datapoint, Summary, Window,
 };
@@ -18,8 +19,10 @@ use crate::{
     auth::Reader,
     extract::{JsonBody, Numeric, id, within},
     problem::{Problem, ProblemOut},
-    services::catalog::Catalog,
-    state::{AppState, State as Gateway},
+    services::{
+        catalog::{Catalog, Catalogs},
+        replica::Database,
+    },
 };
 
 /// Events of one request for series.
@@ -132,12 +135,15 @@ enum Shape {
 #[utoipa::path(post, path = "/api/v1/datapoints/series", tag = "datapoints", security(("jwt" = [])), request_body = SeriesIn, operation_id = "datapoint_series",
     responses((status = 200, body = BTreeMap<String, Vec<SeriesPointOut>>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn series(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(server_clock): State<SharedServerClock>,
+    State(catalogs): State<Arc<Catalogs>>,
+    State(datapoint_ids): State<IdKey>,
     _: Reader,
     JsonBody(wanted): JsonBody<SeriesIn>,
 ) -> Result<Json<BTreeMap<String, Vec<SeriesPointOut>>>, Problem> {
-    let shape = wanted.shape(state.server_clock.now())?;
-    let catalog = state.catalogs.fresh().await?;
+    let shape = wanted.shape(server_clock.now())?;
+    let catalog = catalogs.fresh().await?;
     let number = |text: &String| id(text).and_then(|id| catalog.channel(id)).map(|known| known.number);
     let numbers: BTreeMap<String, Option<i32>> =
         wanted.event_public_ids.iter().map(|id| (id.clone(), number(id))).collect();
@@ -145,15 +151,20 @@ pub(crate) async fn series(
     let found = match shape {
         Shape::Points { from, to, most: max_points, aggregate } => {
             let window = Window { channels, from, to, max_points, aggregate };
-            Found::Points(state.read(|pool| series::series(pool, &window)).await?)
+            Found::Points(database.read(|pool| series::series(pool, &window)).await?)
         }
         Shape::Buckets { from, to, step, aggregate } => {
             let window = BucketWindow { channels, from, to, step: TimeDelta::seconds(step) };
-            Found::Buckets(state.read(|pool| series::buckets(pool, &window)).await?, aggregate)
+            Found::Buckets(database.read(|pool| series::buckets(pool, &window)).await?, aggregate)
         }
     };
     let shown = numbers.into_iter().map(|(id, number)| {
-        (id, number.map(|number| found.shown(&state, &catalog, number)).unwrap_or_default())
+        (
+            id,
+            number
+                .map(|number| found.shown(&server_clock, &datapoint_ids, &catalog, number))
+                .unwrap_or_default(),
+        )
     });
     Ok(Json(shown.collect()))
 }
@@ -165,14 +176,20 @@ enum Found {
 }
 
 impl Found {
-    fn shown(&self, state: &Gateway, catalog: &Catalog, channel: i32) -> Vec<SeriesPointOut> {
+    fn shown(
+        &self,
+        server_clock: &SharedServerClock,
+        datapoint_ids: &IdKey,
+        catalog: &Catalog,
+        channel: i32,
+    ) -> Vec<SeriesPointOut> {
         match self {
             Self::Points(found) => {
                 let points = found.get(&channel).into_iter().flatten();
-                points.map(|point| show(state, catalog, point).into()).collect()
+                points.map(|point| show(server_clock, datapoint_ids, catalog, point).into()).collect()
             }
             Self::Buckets(found, aggregate) => {
-                let now = state.server_clock.now();
+                let now = server_clock.now();
                 let event_public_id = catalog.numbered(channel).map(|known| known.id).unwrap_or_default();
                 let shown = |bucket: &Bucket| {
                     let start = bucket.start;

@@ -1,13 +1,13 @@
 //! WebSockets: values out to people, values in from controllers.
 
-use std::{collections::HashSet, error::Error as _, time::Duration};
+use std::{collections::HashSet, error::Error as _, sync::Arc, time::Duration};
 
 use axum::{
     Error,
     extract::{
         FromRequestParts, State,
         ws::{
-            CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code,
+            CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code,
             rejection::WebSocketUpgradeRejection,
         },
     },
@@ -20,12 +20,17 @@ use futures::{
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
+use signalbox_clock::Clock;
+use signalbox_config::Config;
+use signalbox_database::SharedServerClock;
 use signalbox_domain::identity::Role;
+use signalbox_messaging::Bus;
 use tokio::{
     sync::watch,
     time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout},
 };
 use tokio_tungstenite::tungstenite;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     ingestion::{self, DatapointIn, Item, Repetition, Source, Taken},
@@ -33,12 +38,18 @@ use super::{
 };
 use crate::{
     auth::{CurrentUser, Reader, Writer, presented},
+    context_services::services,
     extract::id,
     idempotency::valid_key,
     limits::Rate,
+    monitoring::ingestion::IngestionServices,
     open_sockets::OpenSocket,
     problem::Problem,
-    state::AppState,
+    services::{
+        catalog::Catalogs, limits::Limiter, live_values::LiveValues, open_sockets::OpenSockets,
+        replica::Database,
+    },
+    state::Services,
     throttle::{ingest_key, user_key},
 };
 
@@ -73,10 +84,27 @@ pub(super) struct Handshake {
     protocol: Option<String>,
 }
 
-impl FromRequestParts<AppState> for Handshake {
+services! {
+    /// Services of sockets for values.
+    SocketServices {
+        bus: Bus,
+        catalogs: Arc<Catalogs>,
+        clock: Clock,
+        config: Arc<Config>,
+        database: Database,
+        limiter: Arc<Limiter>,
+        live_values: Arc<LiveValues<Utf8Bytes>>,
+        open_sockets: OpenSockets,
+        server_clock: SharedServerClock,
+        stop: CancellationToken;
+        ingestion_services: IngestionServices,
+    }
+}
+
+impl FromRequestParts<Services> for Handshake {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, _: &Services) -> Result<Self, Problem> {
         let token = presented(parts).map(|token| token.into_owned()).unwrap_or_default();
         let offered = parts.headers.get(header::SEC_WEBSOCKET_PROTOCOL).and_then(|value| value.to_str().ok());
         let mut words = offered.unwrap_or_default().split(',').map(str::trim).filter(|word| !word.is_empty());
@@ -97,34 +125,34 @@ fn upgrade(
 
 /// Opens a socket that shows values as they come in.
 pub(super) async fn stream(
-    State(state): State<AppState>,
+    State(services): State<SocketServices>,
     Reader(user): Reader,
     Handshake { token, protocol }: Handshake,
     request: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let request = upgrade(request, protocol, MAX_STREAM_BYTES)?;
-    let open = state.open_sockets.open(user.id, token, Role::Viewer)?;
+    let open = services.open_sockets.open(user.id, token, Role::Viewer)?;
     // A client may send a value as soon as it has read the answer to its handshake, which is before the upgraded connection
     // is served here: values are gathered for it from now on.
-    let mut moved = state.live_values.watch();
+    let mut moved = services.live_values.watch();
     let seen = *moved.borrow_and_update();
-    Ok(request.on_upgrade(move |socket| show_values(state, user, open, (moved, seen), socket)))
+    Ok(request.on_upgrade(move |socket| show_values(services, user, open, (moved, seen), socket)))
 }
 
 /// Opens a socket that takes values from a controller.
 pub(super) async fn telemetry(
-    State(state): State<AppState>,
+    State(services): State<SocketServices>,
     Writer(user): Writer,
     Handshake { token, protocol }: Handshake,
     request: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let request = upgrade(request, protocol, MAX_RECEIVED_BYTES)?;
-    let open = state.open_sockets.open(user.id, token, Role::Operator)?;
-    Ok(request.on_upgrade(move |socket| take_values(state, user, open, socket)))
+    let open = services.open_sockets.open(user.id, token, Role::Operator)?;
+    Ok(request.on_upgrade(move |socket| take_values(services, user, open, socket)))
 }
 
 async fn show_values(
-    state: AppState,
+    services: SocketServices,
     user: CurrentUser,
     open: OpenSocket,
     (moved, seen): (watch::Receiver<u64>, u64),
@@ -135,22 +163,22 @@ async fn show_values(
     let (code, reason) = tokio::select! {
         biased;
         reason = open.void() => (close_code::POLICY, reason),
-        () = state.stop.cancelled() => (close_code::AWAY, "The service stops"),
-        () = show(&state, &user, &mut sink, &mut frames, (moved, seen)) => return,
+        () = services.stop.cancelled() => (close_code::AWAY, "The service stops"),
+        () = show(&services, &user, &mut sink, &mut frames, (moved, seen)) => return,
     };
     close(&mut sink, code, reason).await;
 }
 
 /// Shows values until the client is gone.
 async fn show(
-    state: &AppState,
+    services: &SocketServices,
     user: &CurrentUser,
     sink: &mut Sink,
     frames: &mut SplitStream<WebSocket>,
     (mut moved, mut seen): (watch::Receiver<u64>, u64),
 ) {
     let mut subscription = Subscription::default();
-    let limits = &state.config.limits;
+    let limits = &services.config.limits;
     let rate = Rate { per_minute: limits.requests_per_minute, burst: limits.request_burst };
     let mut pace = Pace::new(Some(limits.socket_messages_per_second), user_key(user), rate);
     let mut ping = interval(PING);
@@ -164,10 +192,10 @@ async fn show(
         tokio::select! {
             frame = next_frame(frames, &pace) => {
                 heard = Instant::now();
-                pace.count(state);
+                pace.count(&services.clock, &services.limiter);
                 match frame {
                     Some(Ok(Message::Text(message))) => {
-                        if answer(state, sink, &message, &mut subscription).await.is_none() {
+                        if answer(services, sink, &message, &mut subscription).await.is_none() {
                             return;
                         }
                     }
@@ -178,7 +206,7 @@ async fn show(
             }
             _ = moved.changed() => {
                 let wanted = subscription.channels.as_ref();
-                let Some(now) = show_new(state, sink, seen, wanted).await else { return };
+                let Some(now) = show_new(services, sink, seen, wanted).await else { return };
                 seen = now;
             }
             _ = ping.tick() => {
@@ -193,18 +221,18 @@ async fn show(
 
 /// Writes what came after frame `seen`; gives back which frame is seen now.
 async fn show_new(
-    state: &AppState,
+    services: &SocketServices,
     sink: &mut Sink,
     seen: u64,
     wanted: Option<&HashSet<i32>>,
 ) -> Option<u64> {
-    let kept = if wanted.is_none() { state.live_values.frames_since(seen) } else { None };
+    let kept = if wanted.is_none() { services.live_values.frames_since(seen) } else { None };
     let (messages, now) = match kept {
         Some(kept) => kept,
         None => {
-            let catalog = state.catalogs.fresh().await.ok()?;
+            let catalog = services.catalogs.fresh().await.ok()?;
             let is_wanted = |channel| wanted.is_none_or(|wanted| wanted.contains(&channel));
-            state.live_values.newest_since(seen, &catalog, state.server_clock.now(), is_wanted)
+            services.live_values.newest_since(seen, &catalog, services.server_clock.now(), is_wanted)
         }
     };
     for message in messages {
@@ -236,13 +264,13 @@ struct Subscription {
 impl Subscription {
     /// Subscribes to `events`. The catalog in memory knows them, unless one was created elsewhere a moment ago: only then
     /// the database is asked, and seldom, because a client may subscribe as often as it likes.
-    async fn to(&mut self, state: &AppState, events: &[String]) -> Option<()> {
+    async fn to(&mut self, services: &SocketServices, events: &[String]) -> Option<()> {
         let ids: Vec<_> = events.iter().filter_map(|text| id(text)).collect();
-        let mut catalog = state.catalogs.fresh().await.ok()?;
+        let mut catalog = services.catalogs.fresh().await.ok()?;
         let is_unknown = ids.iter().any(|id| catalog.channel(*id).is_none());
         if is_unknown && self.looked_up.is_none_or(|last| last.elapsed() >= LOOK_UP) {
             self.looked_up = Some(Instant::now());
-            catalog = state.catalogs.newest().await.ok()?;
+            catalog = services.catalogs.newest().await.ok()?;
         }
         let channels = ids.iter().filter_map(|id| catalog.channel(*id)).map(|known| known.number);
         self.channels = Some(channels.collect());
@@ -251,7 +279,7 @@ impl Subscription {
 }
 
 async fn answer(
-    state: &AppState,
+    services: &SocketServices,
     sink: &mut Sink,
     message: &str,
     subscription: &mut Subscription,
@@ -266,14 +294,14 @@ async fn answer(
             let message = format!("{} events are too many: at most {MAX_EVENTS}", events.len());
             write(sink, text(&json!({"type": "error", "message": message}))).await
         }
-        Ok(Said::Subscribe { events: Some(events) }) => subscription.to(state, &events).await,
+        Ok(Said::Subscribe { events: Some(events) }) => subscription.to(services, &events).await,
         Err(_) => Some(()),
     }
 }
 
-async fn take_values(state: AppState, user: CurrentUser, open: OpenSocket, socket: WebSocket) {
+async fn take_values(services: SocketServices, user: CurrentUser, open: OpenSocket, socket: WebSocket) {
     let (mut sink, mut frames) = socket.split();
-    let limits = &state.config.limits;
+    let limits = &services.config.limits;
     let rate = Rate { per_minute: limits.ingest_requests_per_minute, burst: limits.ingest_request_burst };
     let mut pace = Pace::new(None, ingest_key(&user), rate);
     let mut ping = interval(PING);
@@ -282,13 +310,13 @@ async fn take_values(state: AppState, user: CurrentUser, open: OpenSocket, socke
     loop {
         tokio::select! {
             reason = open.void() => return close(&mut sink, close_code::POLICY, reason).await,
-            () = state.stop.cancelled() => return close(&mut sink, close_code::AWAY, "The service stops").await,
+            () = services.stop.cancelled() => return close(&mut sink, close_code::AWAY, "The service stops").await,
             frame = next_frame(&mut frames, &pace) => {
                 heard = Instant::now();
-                pace.count(&state);
+                pace.count(&services.clock, &services.limiter);
                 match frame {
                     Some(Ok(Message::Text(message))) => {
-                        if let Some(said) = take(&state, &user, &message).await
+                        if let Some(said) = take(&services, &user, &message).await
                             && write_unless_void(&open, &mut sink, text(&said)).await.is_none()
                         {
                             return;
@@ -341,7 +369,7 @@ async fn refuse_too_long(sink: &mut Sink) {
 /// Records the datapoints of a message; gives back what is to be said of it. A sender that names its message by an `id`
 /// hears in any case what became of it, and may send it again, here or as a batch over HTTP with the id as
 /// `Idempotency-Key`: it is taken once. Others hear only what is wrong.
-async fn take(state: &AppState, user: &CurrentUser, message: &str) -> Option<Value> {
+async fn take(services: &SocketServices, user: &CurrentUser, message: &str) -> Option<Value> {
     if message.len() > MAX_TELEMETRY_BYTES {
         return Some(too_long(message));
     }
@@ -354,7 +382,7 @@ async fn take(state: &AppState, user: &CurrentUser, message: &str) -> Option<Val
         _ if id.is_none() => return None,
         _ => Vec::new(),
     };
-    let mut said = match take_items(state, user, id.as_ref(), items).await {
+    let mut said = match take_items(services, user, id.as_ref(), items).await {
         Ok(taken) if id.is_some() => taken.confirmation(),
         Ok(taken) => taken.complaint()?,
         Err(problem) => complaint(problem.detail()),
@@ -408,7 +436,7 @@ fn too_long(message: &str) -> Value {
 }
 
 async fn take_items(
-    state: &AppState,
+    services: &SocketServices,
     user: &CurrentUser,
     id: Option<&Value>,
     items: Vec<Value>,
@@ -434,11 +462,11 @@ async fn take_items(
     }
     let repetition = match &key {
         Some(key) => Repetition::Key(key),
-        None => Repetition::Id(state.clock.new_id()),
+        None => Repetition::Id(services.clock.new_id()),
     };
     let source = Source { sender: user, repetition };
     let Taken { accepted, refused, .. } =
-        ingestion::take(state, &source, &readable).await.map_err(not_recorded)?;
+        ingestion::take(&services.ingestion_services, &source, &readable).await.map_err(not_recorded)?;
     let refused = refused.iter();
     rejected
         .extend(refused.map(|(index, refusal)| json!({"index": places[*index], "reason": refusal.reason()})));

@@ -26,7 +26,7 @@ use crate::{
     extract::{IfMatch, JsonBody, Numeric, Text, Texts, id, not_null, present},
     past::there,
     problem::{Problem, ProblemKind, ProblemOut},
-    state::{AppState, State as Gateway},
+    services::{commands::Commands, replica::Database},
 };
 
 /// A created widget.
@@ -98,7 +98,8 @@ pub(crate) struct WidgetChangesIn {
     responses((status = 201, body = WidgetCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(user): Writer,
     Text(id): Text,
     context: RequestContext,
@@ -116,15 +117,15 @@ pub(crate) async fn create(
         config: config_json,
     };
     let widget = WidgetId(context.resource);
-    let dashboard = find_own(&state, &user, &id).await.map_err(|missing| {
+    let dashboard = find_own(&database, &user, &id).await.map_err(|missing| {
         let add = DashboardCommand::AddWidget { widget, spec: spec.clone() };
         judged::<Dashboard>(missing, [examples::dashboard(), add])
     })?;
-    let spec = WidgetSpec { channel: optional_channel(&state, event_public_id).await?, ..spec };
+    let spec = WidgetSpec { channel: optional_channel(&database, event_public_id).await?, ..spec };
     let metadata = context.metadata(user.actor(), "add widget");
     let command = DashboardCommand::AddWidget { widget, spec };
-    let written = state.write::<Dashboard>(dashboard.id, None, &metadata, &command).await?;
-    let widget = find_at(&state, dashboard.id, context.resource, written.unseen).await?.into();
+    let written = commands.write::<Dashboard>(dashboard.id, None, &metadata, &command).await?;
+    let widget = find_at(&database, dashboard.id, context.resource, written.unseen).await?.into();
     let out = WidgetCreatedOut { status: "success", message: "Widget successfully created.", widget };
     Ok(answer::written(written, StatusCode::CREATED, None, &out))
 }
@@ -135,7 +136,8 @@ pub(crate) async fn create(
     responses((status = 200, body = WidgetOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Texts(id, widget_id): Texts,
@@ -146,8 +148,8 @@ pub(crate) async fn update(
     let [x, y, w, h] = [x, y, w, h].map(|number| number.map(Numeric::get));
     let changes = WidgetChanges { title, channel: None, x, y, w, h, config: config_json };
     let found = async {
-        let dashboard = find_own(&state, &user, &id).await?;
-        let widget = find(&state, dashboard.id, &widget_id).await?;
+        let dashboard = find_own(&database, &user, &id).await?;
+        let widget = find(&database, dashboard.id, &widget_id).await?;
         Ok::<_, Problem>((dashboard, widget))
     };
     let (dashboard, widget) = found.await.map_err(|missing| {
@@ -156,14 +158,14 @@ pub(crate) async fn update(
         judged::<Dashboard>(missing, examples::widget(widget).into_iter().chain([change]))
     })?;
     let channel = match event_public_id {
-        Some(id) => Some(optional_channel(&state, id).await?),
+        Some(id) => Some(optional_channel(&database, id).await?),
         None => None,
     };
     let changes = WidgetChanges { channel, ..changes };
     let metadata = context.metadata(user.actor(), "change widget");
     let command = DashboardCommand::ChangeWidget { widget: WidgetId(widget.id), changes };
-    let written = state.write::<Dashboard>(dashboard.id, version, &metadata, &command).await?;
-    let out = WidgetOut::from(find_at(&state, dashboard.id, widget.id, written.unseen).await?);
+    let written = commands.write::<Dashboard>(dashboard.id, version, &metadata, &command).await?;
+    let out = WidgetOut::from(find_at(&database, dashboard.id, widget.id, written.unseen).await?);
     Ok(answer::written(written, StatusCode::OK, None, &out))
 }
 
@@ -173,31 +175,37 @@ pub(crate) async fn update(
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Texts(id, widget_id): Texts,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let dashboard = find_own(&state, &user, &id).await?;
-    let widget = find(&state, dashboard.id, &widget_id).await?;
+    let dashboard = find_own(&database, &user, &id).await?;
+    let widget = find(&database, dashboard.id, &widget_id).await?;
     let metadata = context.metadata(user.actor(), "remove widget");
     let command = DashboardCommand::RemoveWidget { widget: WidgetId(widget.id) };
-    let written = state.write::<Dashboard>(dashboard.id, version, &metadata, &command).await?;
+    let written = commands.write::<Dashboard>(dashboard.id, version, &metadata, &command).await?;
     Ok(answer::success(written, "Widget successfully deleted."))
 }
 
-async fn find(state: &Gateway, dashboard: Uuid, text: &str) -> Result<WidgetRow, Problem> {
+async fn find(database: &Database, dashboard: Uuid, text: &str) -> Result<WidgetRow, Problem> {
     let id = id(text).ok_or_else(missing)?;
-    find_at(state, dashboard, id, None).await
+    find_at(database, dashboard, id, None).await
 }
 
 /// The widget `id` of `dashboard` as it was `at`, or as it is.
-async fn find_at(state: &Gateway, dashboard: Uuid, id: Uuid, at: Option<At>) -> Result<WidgetRow, Problem> {
+async fn find_at(
+    database: &Database,
+    dashboard: Uuid,
+    id: Uuid,
+    at: Option<At>,
+) -> Result<WidgetRow, Problem> {
     let row = match at {
-        None => state.read(|pool| dashboards::widget(pool, id)).await?,
+        None => database.read(|pool| dashboards::widget(pool, id)).await?,
         Some(at) => {
-            let (_, widgets) = there("Dashboard", past_dashboard(&state.pool, dashboard, at).await?)?;
+            let (_, widgets) = there("Dashboard", past_dashboard(&database.primary, dashboard, at).await?)?;
             widgets.into_iter().find(|widget| widget.id == id)
         }
     };

@@ -27,7 +27,7 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
     automation, changes, extraction, fleet, identity, metrics, monitoring, policy::Policy, problem::Dialect,
-    register, routes::Routes, state::AppState, transfer,
+    register, routes::Routes, state::Services, transfer,
 };
 
 const DESCRIPTION: &str = "/api/openapi.json";
@@ -275,7 +275,7 @@ fn describe_successes(operation: &mut walk::Operation<'_>, texts: &Map<String, V
 ///
 /// It is made when it is first asked for, and only its text is kept: as objects it takes more memory than all else that an
 /// idle gateway holds.
-pub(crate) fn pages() -> Router<AppState> {
+pub(crate) fn pages() -> Router<Services> {
     static TEXT: LazyLock<Bytes> = LazyLock::new(|| Bytes::from(openapi().to_string()));
     let description = get(async || ([(CONTENT_TYPE, "application/json")], TEXT.clone()));
     Router::new()

@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 use crate::{
     auth::Admin,
     problem::{Problem, ProblemOut},
-    state::AppState,
+    services::replica::Database,
 };
 
 /// The end of the hash chain. Kept elsewhere, it proves later that the log up to there is still the same.
@@ -26,10 +26,10 @@ pub(crate) struct ChainHeadOut {
 /// The end of the hash chain over the log.
 #[utoipa::path(get, path = "/api/v1/log/chain", tag = "log", security(("jwt" = [])), operation_id = "get_log_chain",
     responses((status = 200, body = ChainHeadOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut)))]
-pub(crate) async fn get(State(state): State<AppState>, _: Admin) -> Result<Json<ChainHeadOut>, Problem> {
-    let chained = chain_head(&state.pool).await?;
+pub(crate) async fn get(State(database): State<Database>, _: Admin) -> Result<Json<ChainHeadOut>, Problem> {
+    let chained = chain_head(&database.primary).await?;
     Ok(Json(ChainHeadOut {
-        head: head_position(&state.pool).await?,
+        head: head_position(&database.primary).await?,
         position: chained.map_or(0, |head| head.position),
         hash: chained.map(|head| head.hash.to_string()),
         written_at: chained.map(|head| head.written_at),

@@ -4,7 +4,6 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use signalbox_event_store::{LogFilter, LogOrder, RecordedEvent, SearchError, head_position, search};
 use signalbox_projections::{Listed, Sorting, register::redact};
-
 use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
 
@@ -13,7 +12,6 @@ use crate::{
     extract::{LimitParams, Number, Params, Sort, wanted},
     problem::{Problem, ProblemOut},
     services::replica::Database,
-    state::AppState,
 };
 
 /// An event of the log. Hashes of passwords and tokens and sealed secrets are hidden.
@@ -188,13 +186,13 @@ impl PieceParams {
     /// The piece of what `filter` wants.
     pub(super) async fn read(
         &self,
-        state: &AppState,
+        database: &Database,
         Piece { order, limit }: Piece,
         filter: LogFilter,
     ) -> Result<LogEventsOut, Problem> {
         let wanted = self.narrow(order, filter);
         // Both at one server: the other may have more, or less.
-        let (head, events) = state.read(|pool| search_to_head(pool, wanted.clone(), order, limit)).await?;
+        let (head, events) = database.read(|pool| search_to_head(pool, wanted.clone(), order, limit)).await?;
         let is_full = events.len() as i64 == limit;
         let next = events.last().filter(|_| is_full).map(|event| event.position);
         Ok(LogEventsOut { data: events.into_iter().map(Into::into).collect(), next, head })
@@ -217,7 +215,7 @@ async fn search_to_head(
 #[utoipa::path(get, path = "/api/v1/log", tag = "log", security(("jwt" = [])), params(FilterParams, PieceParams, PieceLimit, Sort<LogEventOut>), operation_id = "list_log",
     responses((status = 200, body = LogEventsOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Params(filter): Params<FilterParams>,
     Params(params): Params<PieceParams>,
@@ -225,7 +223,7 @@ pub(crate) async fn list(
     sort: Sort<LogEventOut>,
 ) -> Result<Json<LogEventsOut>, Problem> {
     let piece = params.piece(&sort, limit)?;
-    Ok(Json(params.read(&state, piece, filter.filter()?).await?))
+    Ok(Json(params.read(&database, piece, filter.filter()?).await?))
 }
 
 /// One event, by its position.

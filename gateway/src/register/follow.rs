@@ -1,7 +1,7 @@
 //! Follows the log by Server-Sent Events. Every follower reads the log itself, from the position that it has reached: there
 //! is no queue that could grow, and none whose end would be lost. Wake-ups make it quick, polling makes it sure.
 
-use std::{convert::Infallible, time::Duration};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     extract::State,
@@ -15,20 +15,22 @@ use serde_json::json;
 use signalbox_domain::identity::Role;
 use signalbox_event_store::{LogFilter, LogOrder, head_position, search};
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{Semaphore, mpsc, watch},
     time::{Instant, timeout},
 };
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
 use utoipa::IntoParams;
 
 use super::events::{FilterParams, LogEventOut};
 use crate::{
     auth::Admin,
+    context_services::services,
     extract::Params,
     problem::{Problem, ProblemOut},
     resumed::Resumed,
     revocation::end_unread,
-    state::AppState,
+    services::{open_sockets::OpenSockets, replica::Database},
 };
 
 /// Followers of one gateway at the same time.
@@ -50,6 +52,17 @@ pub(crate) struct AfterParams {
     after: Option<i64>,
 }
 
+services! {
+    /// Services that the log is followed by.
+    FollowServices {
+        database: Database,
+        followers: Arc<Semaphore>,
+        log_moved: watch::Sender<i64>,
+        open_sockets: OpenSockets,
+        stop: CancellationToken,
+    }
+}
+
 /// Follow the log, oldest first. Each event's `id` is its position: who comes back with it as `Last-Event-ID` goes on behind
 /// it. Without events, an event `heartbeat` comes at least every 15 s, whose `id` is how far the log was searched.
 #[utoipa::path(get, path = "/api/v1/log/stream", tag = "log", security(("jwt" = [])), operation_id = "follow_log",
@@ -57,7 +70,7 @@ pub(crate) struct AfterParams {
     responses((status = 200, body = String, content_type = "text/event-stream"), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn follow(
-    State(state): State<AppState>,
+    State(services): State<FollowServices>,
     Admin(user): Admin,
     Resumed { token, exchange, last_event_id }: Resumed,
     Params(filter): Params<FilterParams>,
@@ -66,15 +79,15 @@ pub(crate) async fn follow(
     let filter = filter.filter()?;
     let seen = match last_event_id.or(after) {
         Some(position) => position.max(0),
-        None => head_position(&state.pool).await?,
+        None => head_position(&services.database.primary).await?,
     };
-    let place = state.followers.clone().try_acquire_owned();
+    let place = services.followers.clone().try_acquire_owned();
     let place = place.map_err(|_| Problem::unavailable("Too many follow the log: try again in a moment."))?;
-    let open = state.open_sockets.open(user.id, token, Role::Admin)?;
+    let open = services.open_sockets.open(user.id, token, Role::Admin)?;
     let (sender, pieces) = mpsc::channel(PIECE as usize);
     let follower = Follower {
-        moved: state.log_moved.subscribe(),
-        state: state.clone(),
+        moved: services.log_moved.subscribe(),
+        services: services.clone(),
         filter,
         seen,
         sender,
@@ -87,7 +100,7 @@ pub(crate) async fn follow(
             Err(Ended) = follower.run() => false,
             () = client.closed() => false,
             _ = open.void() => true,
-            () = state.stop.cancelled() => false,
+            () = services.stop.cancelled() => false,
         };
         drop((open, place, client));
         if is_void {
@@ -98,7 +111,7 @@ pub(crate) async fn follow(
 }
 
 struct Follower {
-    state: AppState,
+    services: FollowServices,
     filter: LogFilter,
     /// Position up to which all is sent.
     seen: i64,
@@ -128,12 +141,12 @@ impl Follower {
     /// Sends what is new, piece by piece.
     async fn send_new(&mut self) -> Result<(), Ended> {
         loop {
-            let head = head_position(&self.state.pool).await.map_err(|_| Ended)?;
+            let head = head_position(&self.services.database.primary).await.map_err(|_| Ended)?;
             if head <= self.seen {
                 return Ok(());
             }
             let new = LogFilter { first: Some(self.seen + 1), last: Some(head), ..self.filter.clone() };
-            let found = search(&self.state.pool, &new, LogOrder::OldestFirst, PIECE).await;
+            let found = search(&self.services.database.primary, &new, LogOrder::OldestFirst, PIECE).await;
             let events = found.map_err(|error| {
                 tracing::warn!(%error, "a follower of the log is sent away");
                 Ended

@@ -11,7 +11,7 @@ use crate::{
     auth::Admin,
     extract::{Params, Sort, Texts, key},
     problem::{Problem, ProblemOut},
-    state::AppState,
+    services::replica::Database,
 };
 
 /// An aggregate as it was at a moment, and the events that led there.
@@ -47,7 +47,7 @@ pub(crate) struct MomentParams {
     responses((status = 200, body = LogStreamOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Admin,
     Texts(kind, id): Texts,
     Params(moment): Params<MomentParams>,
@@ -59,11 +59,12 @@ pub(crate) async fn get(
     let id = key("Stream", &id)?;
     let piece = params.piece(&sort, limit)?;
     let moment: Option<Moment> = moment.at.as_deref().map(str::parse).transpose()?;
-    let found =
-        stream_state(&state.pool, &kind, id, moment.unwrap_or(Moment::Now)).await?.ok_or_else(missing)?;
+    let found = stream_state(&database.primary, &kind, id, moment.unwrap_or(Moment::Now))
+        .await?
+        .ok_or_else(missing)?;
     let StreamState { version, position, recorded_at, state: shown } = found;
     let filter = LogFilter { stream_type: Some(kind.clone()), stream_id: Some(id), ..LogFilter::default() };
-    let events = params.until(position).read(&state, piece, filter).await?;
+    let events = params.until(position).read(&database, piece, filter).await?;
     Ok(Json(LogStreamOut {
         stream_type: kind,
         stream_id: id.to_string(),

@@ -2,13 +2,10 @@
 
 use std::{collections::HashMap, time::Duration};
 
+use signalbox_domain::catalog::Context;
 use signalbox_domain::kernel::{Decider, ErrorKind, Rejection};
 use signalbox_event_store::stream_position;
-use signalbox_projections::{
-    Projection, automation::AutomationProjection, extraction::ExtractionProjection, fleet::FleetProjection,
-    identity::IdentityProjection, is_set_aside, monitoring::MonitoringProjection, progress,
-    transfer::TransferProjection,
-};
+use signalbox_projections::{is_set_aside, progress};
 use sqlx::PgPool;
 use tokio::{
     sync::watch,
@@ -43,16 +40,8 @@ struct Reached {
 
 impl ReadGate {
     pub(crate) fn new(pool: PgPool) -> Self {
-        let names = [
-            AutomationProjection::NAME,
-            ExtractionProjection::NAME,
-            FleetProjection::NAME,
-            IdentityProjection::NAME,
-            MonitoringProjection::NAME,
-            TransferProjection::NAME,
-        ];
-        let reached = names.map(|name| (name, watch::Sender::new(Reached::default())));
-        Self { pool, reached: reached.into() }
+        let reached = Context::WORDS.iter().map(|name| (*name, watch::Sender::new(Reached::default())));
+        Self { pool, reached: reached.collect() }
     }
 
     /// `projection` has applied `position`; not all events up to it, if it has set streams aside.

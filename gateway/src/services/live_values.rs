@@ -117,17 +117,17 @@ impl<M: Clone + From<String>> LiveValues<M> {
         Some((inner.frames.iter().skip(skip).flatten().cloned().collect(), inner.frame))
     }
 
-    /// The newest values after frame `seen` on the channels that `wanted` selects, and the number of the newest
+    /// The newest values after frame `seen` on the channels that `is_asked` selects, and the number of the newest
     /// frame.
     pub(crate) fn newest_since(
         &self,
         seen: u64,
         catalog: &Catalog,
         now: DateTime<Utc>,
-        wanted: impl Fn(i32) -> bool,
+        is_asked: impl Fn(i32) -> bool,
     ) -> (Vec<M>, u64) {
         let inner = self.inner();
-        let new = inner.newest.iter().filter(|(channel, value)| value.frame > seen && wanted(**channel));
+        let new = inner.newest.iter().filter(|(channel, value)| value.frame > seen && is_asked(**channel));
         let values: Vec<_> = new.map(|(channel, value)| (*channel, value.point)).collect();
         let frame = inner.frame;
         drop(inner);

@@ -15,7 +15,9 @@ use std::{
     time::Duration,
 };
 
-use signalbox_database::{OwnConnection, within};
+use chrono::{DateTime, Utc};
+use signalbox_clock::Clock;
+use signalbox_database::{OwnConnection, server_time, within};
 use signalbox_metrics::metrics;
 use sqlx::PgPool;
 use tokio::{
@@ -104,11 +106,17 @@ impl Replica {
 /// The primary and, if there is one, its replica. Clones share them.
 #[derive(Debug, Clone)]
 pub(crate) struct Database {
+    pub(crate) clock: Clock,
     pub(crate) primary: PgPool,
     pub(crate) replica: Option<Arc<Replica>>,
 }
 
 impl Database {
+    /// The time by PostgreSQL's clock, for what another gateway compares.
+    pub(crate) async fn time(&self) -> Result<DateTime<Utc>, sqlx::Error> {
+        server_time(&self.primary, &self.clock).await
+    }
+
     /// The result of `query`: from the replica if one follows and the request only reads, else from the primary, and
     /// also from the primary if the replica fails.
     pub(crate) async fn read<'a, T, E: Display, Q>(&'a self, query: impl Fn(&'a PgPool) -> Q) -> Result<T, E>

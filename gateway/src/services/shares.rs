@@ -7,6 +7,7 @@
 
 use std::{
     collections::HashMap,
+    ops::Deref,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -33,6 +34,24 @@ pub(crate) struct Shares {
     budget: u32,
     all: Arc<Semaphore>,
     held: Mutex<HashMap<String, Arc<Own>>>,
+}
+
+/// Places of exports. Clones share them.
+#[derive(Debug, Clone)]
+pub(crate) struct Exports(Arc<Shares>);
+
+impl Exports {
+    pub(crate) fn new(shares: Shares) -> Self {
+        Self(Arc::new(shares))
+    }
+}
+
+impl Deref for Exports {
+    type Target = Shares;
+
+    fn deref(&self) -> &Shares {
+        &self.0
+    }
 }
 
 /// The places of one principal.

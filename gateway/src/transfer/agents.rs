@@ -1,14 +1,15 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use signalbox_clock::Clock;
 use signalbox_domain::{
     kernel::AgentId,
     transfer::{Agent, AgentCommand, AgentProfile, AgentType, NewAgent},
 };
-use signalbox_messaging::{MailMessage, Wakeup};
+use signalbox_messaging::{MailMessage, Mailbox, Wakeup};
 use signalbox_projections::{
     register::{At, past},
     transfer::{
@@ -16,7 +17,10 @@ use signalbox_projections::{
         queries::{self, Filter},
     },
 };
-use tokio::time::{Instant, timeout_at};
+use tokio::{
+    sync::broadcast,
+    time::{Instant, timeout_at},
+};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -29,8 +33,7 @@ use crate::{
     extract::{IfMatch, JsonBody, Number, PageParams, Params, Sort, not_null, present},
     past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem, ProblemKind},
-    services::replica::Database,
-    state::{AppState, State as Gateway},
+    services::{commands::Commands, consistency::ReadGate, replica::Database},
 };
 
 /// How long a connection test waits for the echo.
@@ -133,7 +136,8 @@ pub(crate) async fn list(
 #[utoipa::path(post, path = "/api/agents", tag = "agents", security(("jwt" = [])), request_body = AgentIn, operation_id = "create_agent",
     responses((status = 201, body = AgentOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Admin(user): Admin,
     context: RequestContext,
     JsonBody(agent): JsonBody<AgentIn>,
@@ -145,8 +149,8 @@ pub(crate) async fn create(
     };
     let command = AgentCommand::Create(NewAgent { number: 0, profile });
     let metadata = context.metadata(user.actor(), "create agent");
-    let written = state.write::<Agent>(context.resource, None, &metadata, &command).await?;
-    let row = find_written(&state, context.resource, written.unseen).await?;
+    let written = commands.write::<Agent>(context.resource, None, &metadata, &command).await?;
+    let row = find_written(&database, context.resource, written.unseen).await?;
     let (version, location) = (row.version, format!("/api/agents/{}", row.number));
     Ok(answer::created(written, &location, version, &AgentOut::from(row)))
 }
@@ -155,14 +159,14 @@ pub(crate) async fn create(
 #[utoipa::path(get, path = "/api/agents/{id}", tag = "agents", security(("jwt" = [])), params(("id" = i64, Path,), AtParams), operation_id = "get_agent",
     responses((status = 200, body = AgentOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut), (status = 400, body = ErrorOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     _: Reader,
     Number(id): Number,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
     let row = match at {
-        None => find(&state, id).await?,
-        Some(at) => find_past(&state, id, at).await?,
+        None => find(&database, id).await?,
+        Some(at) => find_past(&database, id, at).await?,
     };
     Ok(answer::resource(row.version, &AgentOut::from(row)))
 }
@@ -172,7 +176,9 @@ pub(crate) async fn get(
     responses((status = 200, body = AgentOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut),
         (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 412, body = ErrorOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(gate): State<Arc<ReadGate>>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Number(id): Number,
@@ -182,7 +188,7 @@ pub(crate) async fn update(
     let metadata = context.metadata(user.actor(), "update agent");
     let mut newest = Newest::new(version);
     let (key, written) = loop {
-        let row = find(&state, id).await.map_err(|missing| {
+        let row = find(&database, id).await.map_err(|missing| {
             let name = changes.name.clone().unwrap_or_else(|| "example".to_owned());
             let description = changes.description.clone().flatten();
             let update = AgentCommand::Update(AgentProfile { name, description, ..AgentProfile::default() });
@@ -190,12 +196,12 @@ pub(crate) async fn update(
         })?;
         let (key, version) = (row.id, newest.version(row.version));
         let command = AgentCommand::Update(changed_profile(row, changes.clone()));
-        let written = state.write::<Agent>(key, version, &metadata, &command).await;
-        if let Some(written) = newest.judge::<Agent>(&state.gate, key, written).await? {
+        let written = commands.write::<Agent>(key, version, &metadata, &command).await;
+        if let Some(written) = newest.judge::<Agent>(&gate, key, written).await? {
             break (key, written);
         }
     };
-    let row = find_written(&state, key, written.unseen).await?;
+    let row = find_written(&database, key, written.unseen).await?;
     let version = row.version;
     Ok(answer::changed(written, version, &AgentOut::from(row)))
 }
@@ -205,22 +211,24 @@ pub(crate) async fn update(
     responses((status = 204), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut),
         (status = 409, body = ErrorOut), (status = 412, body = ErrorOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(mailbox): State<Mailbox>,
     Admin(user): Admin,
     IfMatch(version): IfMatch,
     Number(id): Number,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, id).await?;
+    let row = find(&database, id).await?;
     let metadata = context.metadata(user.actor(), "delete agent");
-    match state.write::<Agent>(row.id, version, &metadata, &AgentCommand::Delete).await {
+    match commands.write::<Agent>(row.id, version, &metadata, &AgentCommand::Delete).await {
         Ok(written) => {
-            if let Err(error) = state.mailbox.remove(AgentId(row.id)).await {
+            if let Err(error) = mailbox.remove(AgentId(row.id)).await {
                 tracing::warn!(%error, agent = row.number, "the mailbox of a deleted agent stays until it expires");
             }
             Ok(answer::deleted(written))
         }
-        Err(rejection) if rejection.code == "agent_in_use" => Err(in_use(&state, &row).await?),
+        Err(rejection) if rejection.code == "agent_in_use" => Err(in_use(&database, &row).await?),
         Err(rejection) => Err(rejection.into()),
     }
 }
@@ -230,18 +238,21 @@ pub(crate) async fn delete(
     responses((status = 200, body = TestOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut),
         (status = 503, body = ErrorOut)))]
 pub(crate) async fn test(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(clock): State<Clock>,
+    State(mailbox): State<Mailbox>,
+    State(wakeups): State<broadcast::Sender<Wakeup>>,
     _: Admin,
     Number(id): Number,
 ) -> Result<Json<TestOut>, Problem> {
-    let agent = AgentId(find(&state, id).await?.id);
-    let request_id = state.clock.new_id().to_string();
+    let agent = AgentId(find(&database, id).await?.id);
+    let request_id = clock.new_id().to_string();
     let key = format!("test.{request_id}");
-    let mut wakeups = state.wakeups.subscribe();
+    let mut wakeups = wakeups.subscribe();
     let begun = Instant::now();
     let message =
         MailMessage { kind: "connection_test".to_owned(), data: json!({ "request_id": request_id }) };
-    state.mailbox.post(agent, &key, &message).await?;
+    mailbox.post(agent, &key, &message).await?;
     let echo = async {
         while let Ok(wakeup) = wakeups.recv().await {
             if matches!(&wakeup, Wakeup::TestEcho { request_id: echoed } if *echoed == request_id) {
@@ -251,7 +262,7 @@ pub(crate) async fn test(
         false
     };
     let connected = timeout_at(begun + TEST_TIMEOUT, echo).await.unwrap_or(false);
-    if !connected && let Err(error) = state.mailbox.withdraw(agent, &key).await {
+    if !connected && let Err(error) = mailbox.withdraw(agent, &key).await {
         tracing::warn!(%error, "a connection test stays in the mailbox");
     }
     let round_trip_ms = connected.then(|| u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
@@ -267,31 +278,31 @@ fn changed_profile(row: AgentRow, changes: AgentChangesIn) -> AgentProfile {
     }
 }
 
-async fn in_use(state: &Gateway, agent: &AgentRow) -> Result<Problem, Problem> {
-    let jobs = state.read(|pool| queries::jobs_of_agent(pool, agent.id)).await?;
+async fn in_use(database: &Database, agent: &AgentRow) -> Result<Problem, Problem> {
+    let jobs = database.read(|pool| queries::jobs_of_agent(pool, agent.id)).await?;
     let names = jobs.iter().map(|(number, name)| format!("{number} ({name})")).collect::<Vec<_>>().join(", ");
     let detail = format!("jobs use this agent: {names}; delete or change them first");
     Ok(Problem::new(ProblemKind::Conflict, "agent_in_use", detail))
 }
 
-async fn find(state: &Gateway, number: i64) -> Result<AgentRow, Problem> {
-    state.read(|pool| queries::agent(pool, number)).await?.ok_or_else(missing)
+async fn find(database: &Database, number: i64) -> Result<AgentRow, Problem> {
+    database.read(|pool| queries::agent(pool, number)).await?.ok_or_else(missing)
 }
 
 /// The agent `id` that was just written: from the log while the read model does not show it.
-async fn find_written(state: &Gateway, id: Uuid, unseen: Option<At>) -> Result<AgentRow, Problem> {
+async fn find_written(database: &Database, id: Uuid, unseen: Option<At>) -> Result<AgentRow, Problem> {
     match unseen {
-        None => state.read(|pool| queries::agent_by_id(pool, id)).await?.ok_or_else(missing),
-        Some(at) => there("Agent", past(&state.pool, id, at).await?),
+        None => database.read(|pool| queries::agent_by_id(pool, id)).await?.ok_or_else(missing),
+        Some(at) => there("Agent", past(&database.primary, id, at).await?),
     }
 }
 
-async fn find_past(state: &Gateway, number: i64, at: At) -> Result<AgentRow, Problem> {
-    let id = match queries::agent(&state.pool, number).await? {
+async fn find_past(database: &Database, number: i64, at: At) -> Result<AgentRow, Problem> {
+    let id = match queries::agent(&database.primary, number).await? {
         Some(row) => row.id,
-        None => queries::removed_agent(&state.pool, number).await?.ok_or_else(missing)?,
+        None => queries::removed_agent(&database.primary, number).await?.ok_or_else(missing)?,
     };
-    there("Agent", past(&state.pool, id, at).await?)
+    there("Agent", past(&database.primary, id, at).await?)
 }
 
 fn missing() -> Problem {

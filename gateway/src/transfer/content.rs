@@ -17,7 +17,7 @@ use crate::{
     auth::Writer,
     extract::{Number, Params},
     problem::{ErrorOut, Problem},
-    state::AppState,
+    transfer::services::TransferServices,
 };
 
 /// The file of a transfer.
@@ -38,13 +38,13 @@ pub(crate) struct ContentOut {
     responses((status = 200, body = ContentOut), (status = 308, description = "More bytes are expected; Range says how many are there"), (status = 400, body = ErrorOut),
         (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 413, body = ErrorOut), (status = 416, body = ErrorOut)))]
 pub(crate) async fn upload_content(
-    State(state): State<AppState>,
+    State(services): State<TransferServices>,
     Writer(user): Writer,
     Number(number): Number,
     Params(params): Params<UploadParams>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let row = find(&state, user.id, number).await?;
+    let row = find(&services.database, user.id, number).await?;
     let name = entry_name(&row, params.filename.as_deref().unwrap_or(&row.filename))?;
     if row.source_agent_id.is_some() {
         let detail = "the file of this transfer is uploaded by its source agent";
@@ -53,7 +53,7 @@ pub(crate) async fn upload_content(
     if !matches!(row.known_phase(), Phase::Dispatched | Phase::Uploading) {
         return Err(gone());
     }
-    match Upload::new(&state, Sender::Owner(user.actor()), row, name.clone()).run(request).await? {
+    match Upload::new(&services, Sender::Owner(user.actor()), row, name.clone()).run(request).await? {
         Uploaded::Whole { size, sha256 } => {
             let out = ContentOut { transfer_id: number, filename: name, size, sha256: sha256.into() };
             Ok(Json(out).into_response())

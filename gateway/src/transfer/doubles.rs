@@ -5,21 +5,29 @@
 //! without an answer time after time, or polls overlap time after time; a single agent program has given up its old
 //! connection before it opens the next one. The agent shows a warning then, and an entry reports it once.
 
+use signalbox_clock::Clock;
 use signalbox_domain::{
     kernel::Actor,
     monitoring::{LogEntry, LogEntryCommand, LogType, NewLogEntry},
     transfer::{Agent, AgentCommand},
 };
+use signalbox_messaging::Bus;
 use signalbox_projections::transfer::queries;
 
 use super::peer::{self, Peer};
-use crate::state::State;
+use crate::services::{live_agents::LiveAgents, replica::Database};
 
 const SOURCE: &str = "agents";
 
 /// Shows the warning beside the agent, and writes the entry unless it is shown already.
-pub(super) async fn warn(state: &State, peer: &Peer) {
-    if let Err(error) = try_warn(state, peer).await {
+pub(super) async fn warn(
+    database: &Database,
+    clock: &Clock,
+    bus: &Bus,
+    live_agents: &LiveAgents,
+    peer: &Peer,
+) {
+    if let Err(error) = try_warn(database, clock, bus, live_agents, peer).await {
         tracing::warn!(
             agent = peer.auth.number,
             error,
@@ -28,39 +36,51 @@ pub(super) async fn warn(state: &State, peer: &Peer) {
     }
 }
 
-async fn try_warn(state: &State, peer: &Peer) -> Result<(), String> {
-    state.live_agents.note_double(peer.auth.agent);
+async fn try_warn(
+    database: &Database,
+    clock: &Clock,
+    bus: &Bus,
+    live_agents: &LiveAgents,
+    peer: &Peer,
+) -> Result<(), String> {
+    live_agents.note_double(peer.auth.agent);
     let warning = "Two processes use this agent's token and take each other's work: stop one of them, or create an \
                    agent with a token of its own for it.";
-    let metadata = peer::metadata(state, peer);
+    let metadata = peer::metadata(clock, peer);
     let command = AgentCommand::Warn { warning: Some(warning.to_owned()) };
-    let outcome = state.bus.send::<Agent>(peer.auth.agent.0, None, &metadata, &command).await;
+    let outcome = bus.send::<Agent>(peer.auth.agent.0, None, &metadata, &command).await;
     if outcome.map_err(|error| error.to_string())?.position.is_none() {
         return Ok(());
     }
-    let row =
-        queries::agent_by_id(&state.pool, peer.auth.agent.0).await.map_err(|error| error.to_string())?;
+    let row = queries::agent_by_id(&database.primary, peer.auth.agent.0)
+        .await
+        .map_err(|error| error.to_string())?;
     let name: String = row.map(|row| row.name).unwrap_or_default().chars().take(200).collect();
     let content =
         format!("Two processes use the token of agent '{name}'. Stop one of them, or create another agent.");
     let entry = NewLogEntry { kind: LogType::Warning, content, source: SOURCE.to_owned(), user: None };
     let command = LogEntryCommand::Write(entry);
     // A command id of its own: the same one would count as a repetition.
-    let metadata = peer::metadata(state, peer);
-    let written = state.bus.send::<LogEntry>(state.clock.new_id(), None, &metadata, &command).await;
+    let metadata = peer::metadata(clock, peer);
+    let written = bus.send::<LogEntry>(clock.new_id(), None, &metadata, &command).await;
     written.map(drop).map_err(|error| error.to_string())
 }
 
 /// Clears warnings of agents whose session has lasted for minutes.
-pub(crate) async fn clear(state: &State) -> Result<(), sqlx::Error> {
-    let steady: Vec<_> = state.live_agents.steady().into_iter().map(|agent| agent.0).collect();
+pub(crate) async fn clear(
+    database: &Database,
+    clock: &Clock,
+    bus: &Bus,
+    live_agents: &LiveAgents,
+) -> Result<(), sqlx::Error> {
+    let steady: Vec<_> = live_agents.steady().into_iter().map(|agent| agent.0).collect();
     if steady.is_empty() {
         return Ok(());
     }
-    for agent in queries::warned_agents(&state.pool, &steady).await? {
-        let metadata = peer::metadata_of(state, Actor::system("gateway"));
+    for agent in queries::warned_agents(&database.primary, &steady).await? {
+        let metadata = peer::metadata_of(clock, Actor::system("gateway"));
         let command = AgentCommand::Warn { warning: None };
-        if let Err(error) = state.bus.send::<Agent>(agent, None, &metadata, &command).await {
+        if let Err(error) = bus.send::<Agent>(agent, None, &metadata, &command).await {
             tracing::debug!(%error, "a warning stays for a while");
         }
     }

@@ -19,10 +19,18 @@ use axum::{
 use bytes::Bytes;
 use futures::{Stream, StreamExt};
 use serde::Deserialize;
-use signalbox_blob_store::BlobKey;
+use signalbox_blob_store::{BlobKey, BlobStore};
+use signalbox_clock::Clock;
 use signalbox_domain::transfer::{Leg, Phase, Transfer, TransferCommand, TransportMode};
-use signalbox_projections::transfer::{TransferFileRow, TransferRow, queries};
-use tokio::time::{Instant, interval_at, sleep};
+use signalbox_messaging::{Bus, Wakeup};
+use signalbox_projections::{
+    Lookup,
+    transfer::{TransferFileRow, TransferRow, queries},
+};
+use tokio::{
+    sync::broadcast,
+    time::{Instant, interval_at, sleep},
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use utoipa::IntoParams;
 use uuid::Uuid;
@@ -42,9 +50,11 @@ use crate::{
     extract::{Number, Params, digits},
     problem::{ErrorOut, Problem, ProblemKind},
     revocation::cut_answer,
-    services::agent_work::Work,
-    state::AppState,
-    transfer::staged_tree::{MAX_ENTRIES, tar_stream},
+    services::{agent_work::Work, consistency::ReadGate, replica::Database},
+    transfer::{
+        services::TransferServices,
+        staged_tree::{MAX_ENTRIES, tar_stream},
+    },
 };
 
 /// How often the bytes of a download are told to the log.
@@ -63,43 +73,51 @@ pub(crate) struct DownloadParams {
     responses((status = 200, content((Vec<u8> = "application/octet-stream"), (Vec<u8> = "application/x-tar"))), (status = 206, content_type = "application/octet-stream", body = Vec<u8>),
         (status = 401, body = ErrorOut), (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 416, body = ErrorOut)))]
 pub(crate) async fn download(
-    State(state): State<AppState>,
+    State(services): State<TransferServices>,
     auth: AgentAuth,
     ClientAddress(address): ClientAddress,
     Number(number): Number,
     Params(params): Params<DownloadParams>,
     asked: Asked,
 ) -> Result<Response, Problem> {
-    let work = state.agent_work.begin(&auth);
-    let row = downloadable(&state, &auth, number).await?;
+    let work = services.agent_work.begin(&auth);
+    let row = downloadable(&services.database, &services.gate, &auth, number).await?;
     let peer = Peer { auth, address, transport: TransportMode::Polling };
-    begin(&state, &peer, &row).await?;
+    begin(&services.clock, &services.bus, &peer, &row).await?;
     match (row.is_tree(), params.filename) {
-        (true, None) => whole_tree(&state, work, row, &asked).await,
+        (true, None) => {
+            whole_tree(&services.database, &services.blobs, &services.wakeups, work, row, &asked).await
+        }
         (false, None) => {
-            let file = queries::transfer_files(&state.pool, row.id, 1).await?.pop();
-            one_file(&state, &peer, work, row, file, &asked).await
+            let file = queries::transfer_files(&services.database.primary, row.id, 1).await?.pop();
+            one_file(&services, &peer, work, row, file, &asked).await
         }
         (_, Some(name)) => {
-            let file = queries::transfer_file(&state.pool, row.id, &name).await?;
-            one_file(&state, &peer, work, row, file, &asked).await
+            let file = queries::transfer_file(&services.database.primary, row.id, &name).await?;
+            one_file(&services, &peer, work, row, file, &asked).await
         }
     }
 }
 
 /// The transfer, if the agent may download it now.
-async fn downloadable(state: &AppState, auth: &AgentAuth, number: i64) -> Result<TransferRow, Problem> {
+async fn downloadable(
+    database: &Database,
+    gate: &ReadGate,
+    auth: &AgentAuth,
+    number: i64,
+) -> Result<TransferRow, Problem> {
     let deadline = Instant::now() + DISPATCH_LAG;
     let mut is_shown = false;
     loop {
-        let row = queries::transfer_of_agent(&state.pool, auth.agent.0, number).await?.ok_or_else(missing)?;
+        let row =
+            queries::transfer_of_agent(&database.primary, auth.agent.0, number).await?.ok_or_else(missing)?;
         match row.known_phase() {
             // The agent may have been asked before the read model shows it.
             Phase::Queued | Phase::Dispatched | Phase::Uploading if Instant::now() < deadline => {
                 sleep(Duration::from_millis(20)).await;
             }
             Phase::Queued | Phase::Dispatched | Phase::Uploading if !is_shown => {
-                is_shown = all_is_shown(state, &row).await?;
+                is_shown = all_is_shown(gate, &row).await?;
             }
             Phase::Queued | Phase::Dispatched | Phase::Uploading => return Err(gone()),
             _ => return readable(&row).map(|()| row),
@@ -118,18 +136,18 @@ pub(super) fn readable(row: &TransferRow) -> Result<(), Problem> {
 }
 
 /// Tells the log that the destination has begun to download, before the first byte goes out.
-pub(super) async fn begin(state: &AppState, peer: &Peer, row: &TransferRow) -> Result<(), Problem> {
+pub(super) async fn begin(clock: &Clock, bus: &Bus, peer: &Peer, row: &TransferRow) -> Result<(), Problem> {
     if row.known_phase() != Phase::Staged || row.destination_agent_id != peer.auth.agent.0 {
         return Ok(());
     }
     let command =
         TransferCommand::Progress { leg: Leg::Download, bytes: 0, total: row.size.map(i64::unsigned_abs) };
-    state.bus.send::<Transfer>(row.id, None, &peer::metadata(state, peer), &command).await?;
+    bus.send::<Transfer>(row.id, None, &peer::metadata(clock, peer), &command).await?;
     Ok(())
 }
 
 async fn one_file(
-    state: &AppState,
+    services: &TransferServices,
     peer: &Peer,
     work: Work,
     row: TransferRow,
@@ -147,17 +165,21 @@ async fn one_file(
         }
     };
     let key = BlobKey::new(row.id, &file.name);
-    let (_, bytes) = state.blobs.read(&key, range.clone()).await.map_err(blob_problem)?;
+    let (_, bytes) = services.blobs.read(&key, range.clone()).await.map_err(blob_problem)?;
     let length = range.as_ref().map_or(size, |range| range.end - range.start);
     let reports =
         row.destination_agent_id == peer.auth.agent.0 && !row.is_tree() && row.known_phase() != Phase::Done;
-    let body = (!row.is_tree()).then(|| requests::Body::new(state, peer, row.number, Leg::Download));
-    let bytes = cut_when_stopped(state.clone(), work, body, &row, asked.exchange(), bytes);
+    let body = (!row.is_tree()).then(|| requests::Body::new(services, peer, row.number, Leg::Download));
+    let bytes = cut_when_stopped(services.wakeups.clone(), work, body, &row, asked.exchange(), bytes);
     let offset = range.as_ref().map_or(0, |range| range.start);
     let body = if reports {
-        let open = OpenBody::begin(&state.pool, &row, Leg::Download).await?;
-        let delivery = if range.is_none() { watch_arrival(state, &row, asked).await? } else { None };
-        let (sent, reporting) = report(state, peer, &row, offset);
+        let open = OpenBody::begin(&services.database.primary, &row, Leg::Download).await?;
+        let delivery = if range.is_none() {
+            watch_arrival(&services.database, &services.config, &services.stop, &row, asked).await?
+        } else {
+            None
+        };
+        let (sent, reporting) = report(services, peer, &row, offset);
         let open = open.counting(&file.sha256, offset, sent.clone());
         let counter = Counter { sent, end: offset + length, delivery, _open: open, _reporting: reporting };
         Body::from_stream(counted(bytes, counter))
@@ -175,14 +197,16 @@ async fn one_file(
 }
 
 async fn whole_tree(
-    state: &AppState,
+    database: &Database,
+    blobs: &BlobStore,
+    wakeups: &broadcast::Sender<Wakeup>,
     work: Work,
     row: TransferRow,
     asked: &Asked,
 ) -> Result<Response, Problem> {
-    let files = queries::transfer_files(&state.pool, row.id, MAX_ENTRIES).await?;
-    let tar = tar_stream(state.blobs.clone(), row.id, files);
-    let bytes = cut_when_stopped(state.clone(), work, None, &row, asked.exchange(), tar);
+    let files = queries::transfer_files(&database.primary, row.id, MAX_ENTRIES).await?;
+    let tar = tar_stream(blobs.clone(), row.id, files);
+    let bytes = cut_when_stopped(wakeups.clone(), work, None, &row, asked.exchange(), tar);
     let mut response = Body::from_stream(bytes).into_response();
     insert(response.headers_mut(), header::CONTENT_TYPE, "application/x-tar");
     insert(
@@ -238,7 +262,7 @@ fn requested_range(headers: &HeaderMap, sha256: &str, size: u64) -> Result<Optio
 /// Breaks the body off, and with it the connection, when a user stops the transfer or the agent's token is void, also while
 /// the agent reads nothing.
 fn cut_when_stopped(
-    state: AppState,
+    wakeups: broadcast::Sender<Wakeup>,
     work: Work,
     body: Option<requests::Body>,
     row: &TransferRow,
@@ -249,7 +273,7 @@ fn cut_when_stopped(
     let stop = async move {
         let _body = body;
         tokio::select! {
-            () = stopped(&state, id) => "the transfer was stopped",
+            () = stopped(&wakeups, id) => "the transfer was stopped",
             () = work.void.cancelled() => "the agent token is void",
         }
     };
@@ -269,13 +293,18 @@ struct Counter {
 
 /// Records once a second how many bytes were sent, and a last time after the end. This shows progress and is no evidence of
 /// arrival: what was sent may still wait in a buffer on the way.
-fn report(state: &AppState, peer: &Peer, row: &TransferRow, offset: u64) -> (Arc<AtomicU64>, DropGuard) {
+fn report(
+    services: &TransferServices,
+    peer: &Peer,
+    row: &TransferRow,
+    offset: u64,
+) -> (Arc<AtomicU64>, DropGuard) {
     let (sent, end) = (Arc::new(AtomicU64::new(offset)), CancellationToken::new());
     let (counted, ended) = (sent.clone(), end.clone());
-    let (state, peer, id) = (state.clone(), peer.clone(), row.id);
+    let (services, peer, id) = (services.clone(), peer.clone(), row.id);
     let progress = Counted::new(row, Leg::Download, row.size.map(i64::unsigned_abs));
     tokio::spawn(async move {
-        progress.begin(&state, &peer.auth.actor(), offset).await;
+        progress.begin(&services.clock, &services.bus, &peer.auth.actor(), offset).await;
         let mut ticks = interval_at(Instant::now() + REPORT, REPORT);
         loop {
             let is_last = tokio::select! {
@@ -285,11 +314,13 @@ fn report(state: &AppState, peer: &Peer, row: &TransferRow, offset: u64) -> (Arc
             // Most agents report within this time, and then there is nothing left to say.
             if is_last {
                 sleep(REPORT).await;
-                if is_over(&state, id).await {
+                if is_over(&services.transfers, id).await {
                     return;
                 }
             }
-            progress.note(&state, &peer.auth.actor(), counted.load(Ordering::Relaxed)).await;
+            progress
+                .note(&services.clock, &services.bus, &peer.auth.actor(), counted.load(Ordering::Relaxed))
+                .await;
             if is_last {
                 return;
             }
@@ -320,8 +351,8 @@ impl Drop for Counter {
     }
 }
 
-async fn is_over(state: &AppState, id: Uuid) -> bool {
-    let row = state.transfers.get(id).await;
+async fn is_over(transfers: &Lookup<TransferRow>, id: Uuid) -> bool {
+    let row = transfers.get(id).await;
     row.is_ok_and(|row| row.is_none_or(|row| row.known_phase() != Phase::Downloading))
 }
 

@@ -15,7 +15,8 @@ use crate::{
     extract::{IfMatch, JsonBody, Number, PageParams, Params, Sort},
     history::{RestoreIn, VersionOut, content, earlier, restoring},
     problem::{ErrorOut, Problem},
-    state::AppState,
+    services::replica::Database,
+    transfer::services::TransferServices,
 };
 
 /// What is different although nobody changed it.
@@ -25,16 +26,16 @@ const BY_ITSELF: [&str; 4] = ["last_run", "next_run", "last_transfer_id", "updat
 #[utoipa::path(get, path = "/api/jobs/{id}/history", tag = "jobs", security(("jwt" = [])), params(("id" = i64, Path,), PageParams, Sort<VersionOut>), operation_id = "job_history",
     responses((status = 200, body = [VersionOut]), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut)))]
 pub(crate) async fn history(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     Reader(user): Reader,
     Number(id): Number,
     Params(page): Params<PageParams>,
     sort: Sort<VersionOut>,
 ) -> Result<Response, Problem> {
     let page = page.page()?;
-    let row = find(&state, user.id, id).await?;
+    let row = find(&database, user.id, id).await?;
     let (versions, total) =
-        register::history::<JobRow, _>(&state.pool, row.id, (sort.order(), page), |rows, id| {
+        register::history::<JobRow, _>(&database.primary, row.id, (sort.order(), page), |rows, id| {
             content(&JobOut::new(JobRow::of(rows, id)?.clone(), user.number), &BY_ITSELF)
         })
         .await?;
@@ -46,24 +47,24 @@ pub(crate) async fn history(
     responses((status = 200, body = JobOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut),
         (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 412, body = ErrorOut)))]
 pub(crate) async fn restore(
-    State(state): State<AppState>,
+    State(services): State<TransferServices>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Number(id): Number,
     context: RequestContext,
     JsonBody(RestoreIn { version: wanted }): JsonBody<RestoreIn>,
 ) -> Result<Response, Problem> {
-    let key = find(&state, user.id, id).await?.id;
-    let spec = earlier::<JobRow>(&state, "Job", key, wanted).await?.to_spec();
+    let key = find(&services.database, user.id, id).await?.id;
+    let spec = earlier::<JobRow>(&services.database, "Job", key, wanted).await?.to_spec();
     let agents = [
         ("source_agent_id", spec.source_agent.number),
         ("destination_agent_id", spec.destination_agent.number),
     ];
-    let [source_agent, destination_agent] = state.agent_keys.resolve(agents).await?;
+    let [source_agent, destination_agent] = services.agent_keys.resolve(agents).await?;
     let command = JobCommand::Update(JobSpec { source_agent, destination_agent, ..spec });
     let metadata = restoring(context.metadata(user.actor(), "restore job"), wanted);
-    let written = state.write::<Job>(key, version, &metadata, &command).await?;
-    let row = find_written(&state, key, written.unseen).await?;
+    let written = services.commands.write::<Job>(key, version, &metadata, &command).await?;
+    let row = find_written(&services.database, &services.jobs, key, written.unseen).await?;
     let version = row.version;
     Ok(answer::changed(written, version, &JobOut::new(row, user.number)))
 }

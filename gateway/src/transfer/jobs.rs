@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use axum::{extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -9,9 +11,10 @@ use signalbox_domain::{
     },
 };
 use signalbox_projections::{
+    Lookup,
     register::At,
     transfer::{
-        JobRow, past_job,
+        JobRow, TransferRow, past_job,
         queries::{self, Filter},
     },
 };
@@ -28,8 +31,8 @@ use crate::{
     extract::{IfMatch, JsonBody, Number, PageParams, Params, Sort, not_null, present},
     past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem},
-    services::replica::Database,
-    state::{AppState, State as Gateway},
+    services::{agent_keys::AgentKeys, commands::Commands, replica::Database},
+    transfer::services::TransferServices,
 };
 
 /// A job.
@@ -193,16 +196,19 @@ pub(crate) async fn list(
 #[utoipa::path(post, path = "/api/jobs", tag = "jobs", security(("jwt" = [])), request_body = JobIn, operation_id = "create_job",
     responses((status = 201, body = JobOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(jobs): State<Lookup<JobRow>>,
+    State(agent_keys): State<Arc<AgentKeys>>,
     Writer(user): Writer,
     context: RequestContext,
     JsonBody(job): JsonBody<JobIn>,
 ) -> Result<Response, Problem> {
-    let spec = specify(&state, job).await?;
+    let spec = specify(&agent_keys, job).await?;
     let command = JobCommand::Create(NewJob { number: 0, owner: user.id, spec });
     let metadata = context.metadata(user.actor(), "create job");
-    let written = state.write::<Job>(context.resource, None, &metadata, &command).await?;
-    let row = find_written(&state, context.resource, written.unseen).await?;
+    let written = commands.write::<Job>(context.resource, None, &metadata, &command).await?;
+    let row = find_written(&database, &jobs, context.resource, written.unseen).await?;
     let (version, location) = (row.version, format!("/api/jobs/{}", row.number));
     let out = JobOut::new(row, user.number);
     Ok(answer::created(written, &location, version, &out))
@@ -212,14 +218,14 @@ pub(crate) async fn create(
 #[utoipa::path(get, path = "/api/jobs/{id}", tag = "jobs", security(("jwt" = [])), params(("id" = i64, Path,), AtParams), operation_id = "get_job",
     responses((status = 200, body = JobOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut), (status = 400, body = ErrorOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     Reader(user): Reader,
     Number(id): Number,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
     let row = match at {
-        None => find(&state, user.id, id).await?,
-        Some(at) => find_past(&state, user.id, id, at).await?,
+        None => find(&database, user.id, id).await?,
+        Some(at) => find_past(&database, user.id, id, at).await?,
     };
     Ok(answer::resource(row.version, &JobOut::new(row, user.number)))
 }
@@ -229,7 +235,7 @@ pub(crate) async fn get(
     responses((status = 200, body = JobOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut),
         (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 412, body = ErrorOut)))]
 pub(crate) async fn update(
-    State(state): State<AppState>,
+    State(services): State<TransferServices>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Number(id): Number,
@@ -239,18 +245,18 @@ pub(crate) async fn update(
     let metadata = context.metadata(user.actor(), "update job");
     let mut newest = Newest::new(version);
     let (key, written) = loop {
-        let row = find(&state, user.id, id).await.map_err(|missing| {
+        let row = find(&services.database, user.id, id).await.map_err(|missing| {
             let update = JobCommand::Update(example_with(changes.clone()));
             judged::<Job>(missing, [examples::job(), update])
         })?;
         let (key, version) = (row.id, newest.version(row.version));
-        let command = JobCommand::Update(respecify(&state, row, changes.clone()).await?);
-        let written = state.write::<Job>(key, version, &metadata, &command).await;
-        if let Some(written) = newest.judge::<Job>(&state.gate, key, written).await? {
+        let command = JobCommand::Update(respecify(&services.agent_keys, row, changes.clone()).await?);
+        let written = services.commands.write::<Job>(key, version, &metadata, &command).await;
+        if let Some(written) = newest.judge::<Job>(&services.gate, key, written).await? {
             break (key, written);
         }
     };
-    let row = find_written(&state, key, written.unseen).await?;
+    let row = find_written(&services.database, &services.jobs, key, written.unseen).await?;
     let version = row.version;
     Ok(answer::changed(written, version, &JobOut::new(row, user.number)))
 }
@@ -259,15 +265,16 @@ pub(crate) async fn update(
 #[utoipa::path(delete, path = "/api/jobs/{id}", tag = "jobs", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "delete_job",
     responses((status = 204), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut), (status = 412, body = ErrorOut)))]
 pub(crate) async fn delete(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Number(id): Number,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, user.id, id).await?;
+    let row = find(&database, user.id, id).await?;
     let metadata = context.metadata(user.actor(), "delete job");
-    let written = state.write::<Job>(row.id, version, &metadata, &JobCommand::Delete).await?;
+    let written = commands.write::<Job>(row.id, version, &metadata, &JobCommand::Delete).await?;
     Ok(answer::deleted(written))
 }
 
@@ -275,23 +282,25 @@ pub(crate) async fn delete(
 #[utoipa::path(post, path = "/api/jobs/{id}/run", tag = "jobs", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "run_job",
     responses((status = 201, body = transfers::TransferOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut)))]
 pub(crate) async fn run(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(transfers): State<Lookup<TransferRow>>,
     Writer(user): Writer,
     Number(id): Number,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let job = find(&state, user.id, id).await?;
+    let job = find(&database, user.id, id).await?;
     let metadata = context.metadata(user.actor(), "run job");
     let command =
         TransferCommand::Request(NewTransfer::of_job(job.reference(), user.id, &job.to_spec(), None));
-    let written = state.write::<Transfer>(context.resource, None, &metadata, &command).await?;
-    transfers::created(&state, written, context.resource, user.number).await
+    let written = commands.write::<Transfer>(context.resource, None, &metadata, &command).await?;
+    transfers::created(&database, &transfers, written, context.resource, user.number).await
 }
 
-async fn specify(state: &Gateway, job: JobIn) -> Result<JobSpec, Problem> {
+async fn specify(agent_keys: &AgentKeys, job: JobIn) -> Result<JobSpec, Problem> {
     let agents =
         [("source_agent_id", job.source_agent_id), ("destination_agent_id", job.destination_agent_id)];
-    let [source_agent, destination_agent] = state.agent_keys.resolve(agents).await?;
+    let [source_agent, destination_agent] = agent_keys.resolve(agents).await?;
     Ok(JobSpec {
         name: job.name,
         kind: job.r#type.unwrap_or_default(),
@@ -308,12 +317,12 @@ async fn specify(state: &Gateway, job: JobIn) -> Result<JobSpec, Problem> {
     })
 }
 
-async fn respecify(state: &Gateway, row: JobRow, changes: JobChangesIn) -> Result<JobSpec, Problem> {
+async fn respecify(agent_keys: &AgentKeys, row: JobRow, changes: JobChangesIn) -> Result<JobSpec, Problem> {
     let spec = row.to_spec();
     let source = changes.source_agent_id.unwrap_or(row.source_agent_number);
     let destination = changes.destination_agent_id.unwrap_or(row.destination_agent_number);
     let agents = [("source_agent_id", source), ("destination_agent_id", destination)];
-    let [source_agent, destination_agent] = state.agent_keys.resolve(agents).await?;
+    let [source_agent, destination_agent] = agent_keys.resolve(agents).await?;
     let timezone = changes.timezone.or(row.timezone);
     Ok(JobSpec {
         name: changes.name.unwrap_or(spec.name),
@@ -360,24 +369,29 @@ fn retry(retry: Option<RetryIn>, default: Retry) -> Retry {
     }
 }
 
-pub(super) async fn find(state: &Gateway, owner: UserId, number: i64) -> Result<JobRow, Problem> {
-    state.read(|pool| queries::job(pool, owner.0, number)).await?.ok_or_else(missing)
+pub(super) async fn find(database: &Database, owner: UserId, number: i64) -> Result<JobRow, Problem> {
+    database.read(|pool| queries::job(pool, owner.0, number)).await?.ok_or_else(missing)
 }
 
 /// The job `id` that was just written: from the log while the read model does not show it.
-pub(super) async fn find_written(state: &Gateway, id: Uuid, unseen: Option<At>) -> Result<JobRow, Problem> {
+pub(super) async fn find_written(
+    database: &Database,
+    jobs: &Lookup<JobRow>,
+    id: Uuid,
+    unseen: Option<At>,
+) -> Result<JobRow, Problem> {
     match unseen {
-        None => state.jobs.get(id).await?.ok_or_else(missing),
-        Some(at) => there("Job", past_job(&state.pool, id, at).await?),
+        None => jobs.get(id).await?.ok_or_else(missing),
+        Some(at) => there("Job", past_job(&database.primary, id, at).await?),
     }
 }
 
-async fn find_past(state: &Gateway, owner: UserId, number: i64, at: At) -> Result<JobRow, Problem> {
-    let id = match queries::job(&state.pool, owner.0, number).await? {
+async fn find_past(database: &Database, owner: UserId, number: i64, at: At) -> Result<JobRow, Problem> {
+    let id = match queries::job(&database.primary, owner.0, number).await? {
         Some(row) => row.id,
-        None => queries::removed_job(&state.pool, owner.0, number).await?.ok_or_else(missing)?,
+        None => queries::removed_job(&database.primary, owner.0, number).await?.ok_or_else(missing)?,
     };
-    there("Job", past_job(&state.pool, id, at).await?)
+    there("Job", past_job(&database.primary, id, at).await?)
 }
 
 fn missing() -> Problem {

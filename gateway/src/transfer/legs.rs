@@ -12,6 +12,7 @@ use axum::{
     extract::FromRequestParts,
     http::{HeaderMap, Version, header, request::Parts},
 };
+use signalbox_config::Config;
 use signalbox_domain::transfer::Leg;
 use signalbox_projections::transfer::{TransferRow, queries};
 use sqlx::PgPool;
@@ -19,13 +20,15 @@ use tokio::{
     runtime::Handle,
     time::{Duration, Instant, sleep, timeout},
 };
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use crate::{
     connections::{Connection, Delivery, Exchange},
     network::is_proxied,
     problem::Problem,
-    state::{AppState, State as Gateway},
+    services::replica::Database,
+    state::Services,
 };
 
 /// How long an agent may keep a connection before it uses it again or closes it; clients of Go close after 90 s.
@@ -95,10 +98,10 @@ pub(super) struct Asked {
     pub(super) headers: HeaderMap,
 }
 
-impl FromRequestParts<AppState> for Asked {
+impl FromRequestParts<Services> for Asked {
     type Rejection = Infallible;
 
-    async fn from_request_parts(parts: &mut Parts, _: &AppState) -> Result<Self, Infallible> {
+    async fn from_request_parts(parts: &mut Parts, _: &Services) -> Result<Self, Infallible> {
         let connection = parts.extensions.get::<Connection>().cloned();
         Ok(Self { connection, version: parts.version, headers: parts.headers.clone() })
     }
@@ -111,10 +114,10 @@ impl Asked {
     }
 
     /// The connection, if it leads to the agent and stays open after the answer.
-    fn direct_connection(&self, state: &Gateway) -> Option<&Connection> {
+    fn direct_connection(&self, config: &Config) -> Option<&Connection> {
         let connection = self.connection.as_ref()?;
         // Bytes that a proxy has acknowledged may not have reached the agent.
-        let is_proxied = is_proxied(connection.peer(), &self.headers, &state.config.server.trusted_proxies);
+        let is_proxied = is_proxied(connection.peer(), &self.headers, &config.server.trusted_proxies);
         let close = self.headers.get(header::CONNECTION).and_then(|value| value.to_str().ok());
         let closes = close.is_some_and(|value| value.to_ascii_lowercase().contains("close"));
         (self.version == Version::HTTP_11 && !is_proxied && !closes).then_some(connection)
@@ -124,17 +127,19 @@ impl Asked {
 /// Watches whether the whole file reaches an agent that polls and may never report, and notes it. `None` for other agents:
 /// their reports, or the ends of their sessions, are awaited.
 pub(super) async fn watch_arrival(
-    state: &Gateway,
+    database: &Database,
+    config: &Config,
+    stop: &CancellationToken,
     row: &TransferRow,
     asked: &Asked,
 ) -> Result<Option<Delivery>, Problem> {
-    let Some(connection) = asked.direct_connection(state) else { return Ok(None) };
-    let agent = queries::agent_by_id(&state.pool, row.destination_agent_id).await?;
+    let Some(connection) = asked.direct_connection(config) else { return Ok(None) };
+    let agent = queries::agent_by_id(&database.primary, row.destination_agent_id).await?;
     let polls = |mode: &Option<String>| mode.as_deref() == Some("polling");
     let agent = agent.filter(|agent| agent.capabilities.is_empty() && polls(&agent.transport_mode));
     let Some(session) = agent.and_then(|agent| agent.session) else { return Ok(None) };
     let Some(delivery) = connection.follow() else { return Ok(None) };
-    let (handed, pool, stop) = (delivery.clone(), state.pool.clone(), state.stop.clone());
+    let (handed, pool, stop) = (delivery.clone(), database.primary.clone(), stop.clone());
     let (transfer, attempt, agent) = (row.id, row.attempts, row.destination_agent_id);
     tokio::spawn(async move {
         let arrived = tokio::select! {
@@ -153,7 +158,7 @@ pub(super) async fn watch_arrival(
 /// # Errors
 /// Whether the file was served is not known yet: the agent has to say it again.
 pub(super) async fn contradiction(
-    state: &Gateway,
+    database: &Database,
     row: &TransferRow,
     promises_digest: bool,
 ) -> Result<Option<String>, Problem> {
@@ -166,7 +171,7 @@ pub(super) async fn contradiction(
     let size = row.size.unwrap_or_default();
     let deadline = Instant::now() + NOTED;
     loop {
-        let leg = queries::leg(&state.pool, row.id, Leg::Download, row.attempts).await?;
+        let leg = queries::leg(&database.primary, row.id, Leg::Download, row.attempts).await?;
         let served = leg.as_ref().filter(|leg| leg.served_of == row.sha256).map_or(0, |leg| leg.served_to);
         match leg {
             Some(leg) if served >= size && (leg.served_of.is_some() || size == 0) => return Ok(None),

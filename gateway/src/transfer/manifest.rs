@@ -2,7 +2,9 @@
 
 use axum::{Json, extract::State};
 use serde::Serialize;
+use signalbox_clock::Clock;
 use signalbox_domain::transfer::TransportMode;
+use signalbox_messaging::Bus;
 use signalbox_projections::transfer::queries;
 use utoipa::ToSchema;
 
@@ -12,7 +14,7 @@ use crate::{
     client_address::ClientAddress,
     extract::Number,
     problem::{ErrorOut, Problem},
-    state::AppState,
+    services::replica::Database,
 };
 
 /// What is staged.
@@ -28,14 +30,17 @@ pub(crate) struct ManifestOut {
 #[utoipa::path(get, path = "/api/files/{id}/manifest", tag = "files", security(("agent" = [])), params(("id" = i64, Path,)), operation_id = "get_manifest",
     responses((status = 200, body = ManifestOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut)))]
 pub(crate) async fn manifest(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(clock): State<Clock>,
+    State(bus): State<Bus>,
     auth: AgentAuth,
     ClientAddress(address): ClientAddress,
     Number(number): Number,
 ) -> Result<Json<ManifestOut>, Problem> {
-    let row = queries::transfer_of_agent(&state.pool, auth.agent.0, number).await?.ok_or_else(missing)?;
+    let row =
+        queries::transfer_of_agent(&database.primary, auth.agent.0, number).await?.ok_or_else(missing)?;
     // An empty tree has nothing else to download: asking for its list is its beginning.
-    begin(&state, &Peer { auth, address, transport: TransportMode::Polling }, &row).await?;
-    let files = queries::transfer_files(&state.pool, row.id, MAX_ENTRIES).await?;
+    begin(&clock, &bus, &Peer { auth, address, transport: TransportMode::Polling }, &row).await?;
+    let files = queries::transfer_files(&database.primary, row.id, MAX_ENTRIES).await?;
     Ok(Json(ManifestOut { files: files.into_iter().map(FileOut::from).collect(), sha256: row.sha256 }))
 }

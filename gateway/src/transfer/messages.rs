@@ -4,11 +4,12 @@ use std::{collections::HashSet, net::IpAddr};
 
 use serde::Deserialize;
 use serde_json::Value;
+use signalbox_clock::Clock;
 use signalbox_domain::{
     kernel::{ErrorKind, Sha256Hex, clean_text},
     transfer::{Agent, AgentCommand, AgentSystem, Arrival, Leg, Phase, Transfer, TransferCommand},
 };
-use signalbox_messaging::{MailMessage, Wakeup};
+use signalbox_messaging::{Bus, MailMessage, Mailbox, Wakeup};
 use signalbox_projections::transfer::{TransferRow, queries};
 use uuid::Uuid;
 
@@ -20,7 +21,8 @@ use super::{
 use crate::{
     extract::{as_number, id, number_or_text},
     problem::Problem,
-    state::State as Gateway,
+    services::{commands::Commands, live_agents::LiveAgents, replica::Database},
+    transfer::services::TransferServices,
 };
 
 /// Extensions that an agent may list at most.
@@ -104,32 +106,63 @@ pub(super) fn for_agent(mut message: MailMessage, capabilities: &[String]) -> Ma
 }
 
 /// Carries out what the agent says. Unknown and unreadable messages are ignored, as the protocol asks for.
-pub(super) async fn handle(state: &Gateway, peer: &Peer, message: MailMessage) -> Result<(), Problem> {
-    state.live_agents.touch(peer.auth.agent, state.clock.monotonic());
+pub(super) async fn handle(
+    services: &TransferServices,
+    peer: &Peer,
+    message: MailMessage,
+) -> Result<(), Problem> {
+    services.live_agents.touch(peer.auth.agent, services.clock.monotonic());
     let MailMessage { kind, data } = message;
     match kind.as_str() {
         "agent_info" => match parse(&kind, data) {
-            Some(info) => describe(state, peer, info).await,
+            Some(info) => {
+                describe(
+                    &services.database,
+                    &services.commands,
+                    &services.clock,
+                    &services.bus,
+                    &services.live_agents,
+                    peer,
+                    info,
+                )
+                .await
+            }
             None => Ok(()),
         },
         "transfer_progress" => match parse::<Progress>(&kind, data) {
-            Some(progress) => report_progress(state, peer, progress).await,
+            Some(progress) => {
+                report_progress(
+                    &services.database,
+                    &services.clock,
+                    &services.bus,
+                    &services.live_agents,
+                    peer,
+                    progress,
+                )
+                .await
+            }
             None => Ok(()),
         },
         "transfer_complete" => match parse::<Complete>(&kind, data) {
-            Some(complete) => report_complete(state, peer, complete).await,
+            Some(complete) => {
+                report_complete(&services.database, &services.clock, &services.bus, peer, complete).await
+            }
             None => Ok(()),
         },
         "transfer_error" => match parse::<Failure>(&kind, data) {
-            Some(failure) => report_error(state, peer, failure).await,
+            Some(failure) => {
+                report_error(&services.database, &services.clock, &services.bus, peer, failure).await
+            }
             None => Ok(()),
         },
         "connection_test_response" => match parse::<Echo>(&kind, data) {
-            Some(echo) => pass_on_echo(state, echo).await,
+            Some(echo) => pass_on_echo(&services.bus, echo).await,
             None => Ok(()),
         },
         "ack" => match parse::<Acknowledgement>(&kind, data) {
-            Some(acknowledgement) => acknowledge(state, peer, &acknowledgement.message_ids).await,
+            Some(acknowledgement) => {
+                acknowledge(&services.database, &services.mailbox, peer, &acknowledgement.message_ids).await
+            }
             None => Ok(()),
         },
         // A heartbeat is a sign of life and nothing else.
@@ -138,41 +171,60 @@ pub(super) async fn handle(state: &Gateway, peer: &Peer, message: MailMessage) -
 }
 
 /// Removes taken messages from the agent's mailbox.
-pub(super) async fn acknowledge(state: &Gateway, peer: &Peer, ids: &[i64]) -> Result<(), Problem> {
+pub(super) async fn acknowledge(
+    database: &Database,
+    mailbox: &Mailbox,
+    peer: &Peer,
+    ids: &[i64],
+) -> Result<(), Problem> {
     let ids = &ids[..ids.len().min(MAX_ACKNOWLEDGED)];
-    let keys = state.mailbox.acknowledge(peer.auth.agent, ids).await?;
-    Ok(requests::record_taken(&state.pool, peer.auth.agent, &keys).await?)
+    let keys = mailbox.acknowledge(peer.auth.agent, ids).await?;
+    Ok(requests::record_taken(&database.primary, peer.auth.agent, &keys).await?)
 }
 
 /// Notes what the agent says of its machine, and puts right what it has forgotten about.
-pub(super) async fn describe(state: &Gateway, peer: &Peer, info: AgentInfo) -> Result<(), Problem> {
+pub(super) async fn describe(
+    database: &Database,
+    commands: &Commands,
+    clock: &Clock,
+    bus: &Bus,
+    live_agents: &LiveAgents,
+    peer: &Peer,
+    info: AgentInfo,
+) -> Result<(), Problem> {
     let active =
         info.active_transfers.as_ref().map(|ids| ids.iter().filter_map(as_number).collect::<HashSet<_>>());
     let (agent, system) = (peer.auth.agent, system(info, peer.address));
-    if state.live_agents.may_describe(agent, &system).await {
+    if live_agents.may_describe(agent, &system).await {
         let command = AgentCommand::Describe(system);
         // Visible before the first poll: what the agent is sent depends on it.
-        let written = state.write::<Agent>(agent.0, None, &metadata(state, peer), &command).await;
+        let written = commands.write::<Agent>(agent.0, None, &metadata(clock, peer), &command).await;
         if let Err(rejection) = written {
-            state.live_agents.forget_description(agent);
+            live_agents.forget_description(agent);
             return Err(rejection.into());
         }
     }
     match active {
-        Some(active) => restart_forgotten(state, peer, &active).await,
+        Some(active) => restart_forgotten(database, clock, bus, peer, &active).await,
         None => Ok(()),
     }
 }
 
 /// Ends the begun legs that the agent does not list: it neither works on them nor has their end to report. A leg that it
 /// has not begun costs no attempt; its request waits in the mailbox or is posted again.
-async fn restart_forgotten(state: &Gateway, peer: &Peer, active: &HashSet<i64>) -> Result<(), Problem> {
+async fn restart_forgotten(
+    database: &Database,
+    clock: &Clock,
+    bus: &Bus,
+    peer: &Peer,
+    active: &HashSet<i64>,
+) -> Result<(), Problem> {
     let agent = peer.auth.agent.0;
-    let rows = queries::transfers_at_agent(&state.pool, agent).await?;
+    let rows = queries::transfers_at_agent(&database.primary, agent).await?;
     let (named, others): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| active.contains(&row.number));
     let named: Vec<_> = named.iter().map(|row| row.id).collect();
     if !named.is_empty() {
-        queries::note_named(&state.pool, agent, &named).await?;
+        queries::note_named(&database.primary, agent, &named).await?;
     }
     for row in others {
         let begun = matches!(row.known_phase(), Phase::Uploading | Phase::Downloading);
@@ -185,16 +237,23 @@ async fn restart_forgotten(state: &Gateway, peer: &Peer, active: &HashSet<i64>) 
         );
         let stall =
             TransferCommand::Stall { attempt: row.attempts.unsigned_abs(), phase: row.known_phase(), reason };
-        send(state, peer, row.id, &stall).await?;
+        send(clock, bus, peer, row.id, &stall).await?;
     }
     Ok(())
 }
 
-async fn report_progress(state: &Gateway, peer: &Peer, progress: Progress) -> Result<(), Problem> {
-    if !state.live_agents.may_report(peer.auth.agent, progress.transfer_id, state.clock.monotonic()) {
+async fn report_progress(
+    database: &Database,
+    clock: &Clock,
+    bus: &Bus,
+    live_agents: &LiveAgents,
+    peer: &Peer,
+    progress: Progress,
+) -> Result<(), Problem> {
+    if !live_agents.may_report(peer.auth.agent, progress.transfer_id, clock.monotonic()) {
         return Ok(());
     }
-    let Some(row) = find(state, peer, progress.transfer_id).await? else { return Ok(()) };
+    let Some(row) = find(database, peer, progress.transfer_id).await? else { return Ok(()) };
     let leg = match row.known_phase() {
         Phase::Dispatched | Phase::Uploading if row.source_agent_id == Some(peer.auth.agent.0) => Leg::Upload,
         Phase::Downloading if row.destination_agent_id == peer.auth.agent.0 => Leg::Download,
@@ -202,26 +261,32 @@ async fn report_progress(state: &Gateway, peer: &Peer, progress: Progress) -> Re
     };
     let command =
         TransferCommand::Progress { leg, bytes: progress.current_bytes, total: progress.total_bytes };
-    send(state, peer, row.id, &command).await
+    send(clock, bus, peer, row.id, &command).await
 }
 
-async fn report_complete(state: &Gateway, peer: &Peer, complete: Complete) -> Result<(), Problem> {
-    let Some(row) = find(state, peer, complete.transfer_id).await? else { return Ok(()) };
-    requests::record_end(&state.pool, peer.auth.agent, row.number, complete.transfer_type).await?;
+async fn report_complete(
+    database: &Database,
+    clock: &Clock,
+    bus: &Bus,
+    peer: &Peer,
+    complete: Complete,
+) -> Result<(), Problem> {
+    let Some(row) = find(database, peer, complete.transfer_id).await? else { return Ok(()) };
+    requests::record_end(&database.primary, peer.auth.agent, row.number, complete.transfer_type).await?;
     let Complete { sha256, files, attempt, transfer_type, .. } = complete;
     if sha256.is_none() && is_download(peer, &row, transfer_type) {
-        let agent = queries::agent_by_id(&state.pool, peer.auth.agent.0).await?;
+        let agent = queries::agent_by_id(&database.primary, peer.auth.agent.0).await?;
         let promises =
             agent.as_ref().is_some_and(|agent| agent.capabilities.iter().any(|word| word == CHECKSUM));
-        if let Some(reason) = contradiction(state, &row, promises).await? {
+        if let Some(reason) = contradiction(database, &row, promises).await? {
             let error = format!("Agent '{}' {reason}.", agent.map(|agent| agent.name).unwrap_or_default());
             let command =
                 TransferCommand::ReportError { agent: peer.auth.agent, attempt, error, retryable: true };
-            return send(state, peer, row.id, &command).await;
+            return send(clock, bus, peer, row.id, &command).await;
         }
     }
     let arrival = Arrival { attempt, leg: transfer_type, sha256, files };
-    send(state, peer, row.id, &TransferCommand::ReportComplete { agent: peer.auth.agent, arrival }).await
+    send(clock, bus, peer, row.id, &TransferCommand::ReportComplete { agent: peer.auth.agent, arrival }).await
 }
 
 /// Whether a report of this agent is about the download that is under way.
@@ -231,12 +296,18 @@ fn is_download(peer: &Peer, row: &TransferRow, reported: Option<Leg>) -> bool {
         && reported != Some(Leg::Upload)
 }
 
-async fn report_error(state: &Gateway, peer: &Peer, failure: Failure) -> Result<(), Problem> {
-    let Some(row) = find(state, peer, failure.transfer_id).await? else { return Ok(()) };
-    requests::record_end(&state.pool, peer.auth.agent, row.number, None).await?;
+async fn report_error(
+    database: &Database,
+    clock: &Clock,
+    bus: &Bus,
+    peer: &Peer,
+    failure: Failure,
+) -> Result<(), Problem> {
+    let Some(row) = find(database, peer, failure.transfer_id).await? else { return Ok(()) };
+    requests::record_end(&database.primary, peer.auth.agent, row.number, None).await?;
     let Failure { error, attempt, retryable, .. } = failure;
     let error = if error.trim().is_empty() { "it gave no reason.".to_owned() } else { error };
-    let agent = queries::agent_by_id(&state.pool, peer.auth.agent.0).await?;
+    let agent = queries::agent_by_id(&database.primary, peer.auth.agent.0).await?;
     // A transfer has two agents, and the message is of a program that does not know its own name.
     let error = format!("Agent '{}': {error}", agent.map(|agent| agent.name).unwrap_or_default());
     let command = TransferCommand::ReportError {
@@ -245,30 +316,31 @@ async fn report_error(state: &Gateway, peer: &Peer, failure: Failure) -> Result<
         error,
         retryable: retryable.unwrap_or(true),
     };
-    send(state, peer, row.id, &command).await
+    send(clock, bus, peer, row.id, &command).await
 }
 
-async fn pass_on_echo(state: &Gateway, echo: Echo) -> Result<(), Problem> {
+async fn pass_on_echo(bus: &Bus, echo: Echo) -> Result<(), Problem> {
     // The echo of a keep-alive has served its purpose by arriving.
     if id(&echo.request_id).is_none() {
         return Ok(());
     }
     let wakeup = Wakeup::TestEcho { request_id: echo.request_id };
-    Ok(state.bus.wake(&wakeup).await?)
+    Ok(bus.wake(&wakeup).await?)
 }
 
-async fn find(state: &Gateway, peer: &Peer, number: i64) -> Result<Option<TransferRow>, Problem> {
-    Ok(queries::transfer_of_agent(&state.pool, peer.auth.agent.0, number).await?)
+async fn find(database: &Database, peer: &Peer, number: i64) -> Result<Option<TransferRow>, Problem> {
+    Ok(queries::transfer_of_agent(&database.primary, peer.auth.agent.0, number).await?)
 }
 
 /// Sends a command on the agent's behalf. A refusal because of the transfer's state is not the agent's fault.
 async fn send(
-    state: &Gateway,
+    clock: &Clock,
+    bus: &Bus,
     peer: &Peer,
     transfer: Uuid,
     command: &TransferCommand,
 ) -> Result<(), Problem> {
-    match state.bus.send::<Transfer>(transfer, None, &metadata(state, peer), command).await {
+    match bus.send::<Transfer>(transfer, None, &metadata(clock, peer), command).await {
         Ok(_) => Ok(()),
         Err(rejection) if rejection.kind == ErrorKind::Unavailable => Err(rejection.into()),
         Err(rejection) => {

@@ -14,6 +14,7 @@ pub(crate) mod peer;
 mod polling;
 mod progress;
 pub(crate) mod requests;
+pub(crate) mod services;
 mod socket;
 mod staged_tree;
 mod tokens;

@@ -1,11 +1,12 @@
 use std::net::IpAddr;
 
+use signalbox_clock::Clock;
 use signalbox_domain::{
     kernel::{Actor, Metadata},
     transfer::TransportMode,
 };
 
-use crate::{auth::AgentAuth, state::State as Gateway};
+use crate::auth::AgentAuth;
 
 /// The agent at the other end.
 #[derive(Debug, Clone)]
@@ -16,14 +17,14 @@ pub(super) struct Peer {
 }
 
 /// Metadata of a command that an agent's message leads to.
-pub(super) fn metadata(state: &Gateway, peer: &Peer) -> Metadata {
-    metadata_of(state, peer.auth.actor())
+pub(super) fn metadata(clock: &Clock, peer: &Peer) -> Metadata {
+    metadata_of(clock, peer.auth.actor())
 }
 
 /// Metadata of a command of `actor` that has no request of its own.
-pub(crate) fn metadata_of(state: &Gateway, actor: Actor) -> Metadata {
+pub(crate) fn metadata_of(clock: &Clock, actor: Actor) -> Metadata {
     Metadata {
-        command_id: state.clock.new_id(),
+        command_id: clock.new_id(),
         actor,
         causation: None,
         // Reports of an agent belong to the transfer's causal trace.

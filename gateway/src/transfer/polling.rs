@@ -10,8 +10,9 @@ use axum::{
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use signalbox_clock::Clock;
 use signalbox_domain::{kernel::AgentId, transfer::TransportMode};
-use signalbox_messaging::{Mail, MailMessage};
+use signalbox_messaging::{Bus, Mail, MailMessage, Mailbox};
 use signalbox_projections::transfer::queries;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
@@ -29,8 +30,8 @@ use crate::{
     client_address::ClientAddress,
     extract::{JsonBody, OptionalBody, Params, digits},
     problem::{ErrorOut, Problem},
-    services::agent_work::Work,
-    state::{AppState, State as Gateway},
+    services::{agent_work::Work, commands::Commands, live_agents::LiveAgents, replica::Database},
+    transfer::services::TransferServices,
 };
 
 /// Messages in one answer.
@@ -101,16 +102,25 @@ pub(crate) struct PollParams {
 #[utoipa::path(post, path = "/api/agent/connect", tag = "agent protocol", security(("agent" = [])), request_body = Option<ConnectIn>, operation_id = "agent_connect",
     responses((status = 200, body = ConnectOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
 pub(crate) async fn connect(
-    State(state): State<AppState>,
+    State(services): State<TransferServices>,
     auth: AgentAuth,
     address: ClientAddress,
     OptionalBody(ConnectIn { system_info }): OptionalBody<ConnectIn>,
 ) -> Result<Json<ConnectOut>, Problem> {
     let peer = peer(auth, address);
-    admit(&state, &peer)?;
-    open_session(&state, &peer).await?;
+    admit(&services.clock, &services.limiter, &peer)?;
+    open_session(&services.commands, &services.clock, &services.bus, &services.live_agents, &peer).await?;
     if let Some(info) = system_info.and_then(|info| serde_json::from_value::<AgentInfo>(info).ok()) {
-        messages::describe(&state, &peer, info).await?;
+        messages::describe(
+            &services.database,
+            &services.commands,
+            &services.clock,
+            &services.bus,
+            &services.live_agents,
+            &peer,
+            info,
+        )
+        .await?;
     }
     Ok(Json(ConnectOut { status: "connected", agent_id: peer.auth.number, mode: "polling" }))
 }
@@ -119,19 +129,19 @@ pub(crate) async fn connect(
 #[utoipa::path(get, path = "/api/agent/poll", tag = "agent protocol", security(("agent" = [])), params(PollParams), operation_id = "agent_poll",
     responses((status = 200, body = [MailOut]), (status = 204), (status = 401, body = ErrorOut)))]
 pub(crate) async fn poll(
-    State(state): State<AppState>,
+    State(services): State<TransferServices>,
     auth: AgentAuth,
     address: ClientAddress,
     Params(params): Params<PollParams>,
 ) -> Result<Response, Problem> {
     let peer = peer(auth, address);
     let seconds = params.timeout.and_then(|text| digits(&text)).filter(|seconds| (1..=120).contains(seconds));
-    let work = state.agent_work.begin(&peer.auth);
-    let close = session(&state, &peer).await?;
-    queries::note_poll(&state.pool, peer.auth.agent.0).await?;
-    let waiting = Waiting::begin(&state, peer.auth.agent);
+    let work = services.agent_work.begin(&peer.auth);
+    let close = session(&services, &peer).await?;
+    queries::note_poll(&services.database.primary, peer.auth.agent.0).await?;
+    let waiting = Waiting::begin(&services, peer.auth.agent);
     if waiting.is_double {
-        doubles::warn(&state, &peer).await;
+        doubles::warn(&services.database, &services.clock, &services.bus, &services.live_agents, &peer).await;
     }
     let deadline = Instant::now() + Duration::from_secs(seconds.unwrap_or(30));
     let polled = tokio::select! {
@@ -139,8 +149,8 @@ pub(crate) async fn poll(
         () = work.void.cancelled() => return Err(Work::refusal()),
         // Replaced: the next call finds the session that took its place.
         () = close.cancelled() => Ok((Vec::new(), Vec::new())),
-        () = state.stop.cancelled() => Ok((Vec::new(), Vec::new())),
-        polled = wait_for_mail(&state, peer.auth.agent, deadline) => polled,
+        () = services.stop.cancelled() => Ok((Vec::new(), Vec::new())),
+        polled = wait_for_mail(&services.database, &services.bus, &services.mailbox, peer.auth.agent, deadline) => polled,
     };
     drop(waiting);
     let (mails, capabilities) = polled?;
@@ -158,13 +168,13 @@ pub(crate) async fn poll(
 #[utoipa::path(post, path = "/api/agent/messages", tag = "agent protocol", security(("agent" = [])), request_body = MessageInOut, operation_id = "agent_send",
     responses((status = 200, body = OkOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
 pub(crate) async fn send(
-    State(state): State<AppState>,
+    State(services): State<TransferServices>,
     auth: AgentAuth,
     address: ClientAddress,
     JsonBody(message): JsonBody<MessageInOut>,
 ) -> Result<Json<OkOut>, Problem> {
     let message = MailMessage { kind: message.r#type, data: message.data };
-    messages::handle(&state, &peer(auth, address), message).await?;
+    messages::handle(&services, &peer(auth, address), message).await?;
     Ok(Json(OkOut { status: "ok" }))
 }
 
@@ -172,12 +182,13 @@ pub(crate) async fn send(
 #[utoipa::path(post, path = "/api/agent/ack", tag = "agent protocol", security(("agent" = [])), request_body = AckIn, operation_id = "agent_acknowledge",
     responses((status = 200, body = OkOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut)))]
 pub(crate) async fn acknowledge(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(mailbox): State<Mailbox>,
     auth: AgentAuth,
     address: ClientAddress,
     JsonBody(acknowledgement): JsonBody<AckIn>,
 ) -> Result<Json<OkOut>, Problem> {
-    messages::acknowledge(&state, &peer(auth, address), &acknowledgement.message_ids).await?;
+    messages::acknowledge(&database, &mailbox, &peer(auth, address), &acknowledgement.message_ids).await?;
     Ok(Json(OkOut { status: "ok" }))
 }
 
@@ -185,27 +196,33 @@ fn peer(auth: AgentAuth, ClientAddress(address): ClientAddress) -> Peer {
     Peer { auth, address, transport: TransportMode::Polling }
 }
 
-async fn open_session(state: &Gateway, peer: &Peer) -> Result<CancellationToken, Problem> {
-    let session = state.clock.new_id();
-    let version = begin(state, peer, session).await?;
-    let (auth, now) = (&peer.auth, state.clock.monotonic());
-    Ok(state.live_agents.open(auth.agent, (session, version), auth.token, TransportMode::Polling, now))
+async fn open_session(
+    commands: &Commands,
+    clock: &Clock,
+    bus: &Bus,
+    live_agents: &LiveAgents,
+    peer: &Peer,
+) -> Result<CancellationToken, Problem> {
+    let session = clock.new_id();
+    let version = begin(commands, clock, bus, live_agents, peer, session).await?;
+    let (auth, now) = (&peer.auth, clock.monotonic());
+    Ok(live_agents.open(auth.agent, (session, version), auth.token, TransportMode::Polling, now))
 }
 
 /// The agent's session: this gateway's, one that another gateway has begun, or a new one. A poll beside a living
 /// WebSocket leaves that session alone; the mailbox is the same.
-async fn session(state: &Gateway, peer: &Peer) -> Result<CancellationToken, Problem> {
-    let row = queries::agent_by_id(&state.pool, peer.auth.agent.0).await?;
+async fn session(services: &TransferServices, peer: &Peer) -> Result<CancellationToken, Problem> {
+    let row = queries::agent_by_id(&services.database.primary, peer.auth.agent.0).await?;
     let row = row.ok_or_else(|| Problem::unauthenticated("invalid agent token"))?;
     match (row.session, row.transport_mode.as_deref()) {
         (Some(_), Some("websocket")) => Ok(CancellationToken::new()),
         (Some(session), _) => {
-            if let Some(close) = state.live_agents.polling(peer.auth.agent, session) {
+            if let Some(close) = services.live_agents.polling(peer.auth.agent, session) {
                 return Ok(close);
             }
             // Sessions that were recorded after the row was read have a higher version.
-            let (auth, now, version) = (&peer.auth, state.clock.monotonic(), row.version);
-            Ok(state.live_agents.open(
+            let (auth, now, version) = (&peer.auth, services.clock.monotonic(), row.version);
+            Ok(services.live_agents.open(
                 auth.agent,
                 (session, version),
                 auth.token,
@@ -214,19 +231,22 @@ async fn session(state: &Gateway, peer: &Peer) -> Result<CancellationToken, Prob
             ))
         }
         (None, _) => {
-            admit(state, peer)?;
-            open_session(state, peer).await
+            admit(&services.clock, &services.limiter, peer)?;
+            open_session(&services.commands, &services.clock, &services.bus, &services.live_agents, peer)
+                .await
         }
     }
 }
 
 /// Messages that the agent may get now, and its capabilities.
 async fn wait_for_mail(
-    state: &Gateway,
+    database: &Database,
+    bus: &Bus,
+    mailbox: &Mailbox,
     agent: AgentId,
     deadline: Instant,
 ) -> Result<(Vec<Mail>, Vec<String>), Problem> {
-    let mut connections = state.bus.connections();
+    let mut connections = bus.connections();
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
         if left < Duration::from_millis(10) {
@@ -234,16 +254,16 @@ async fn wait_for_mail(
         }
         // A pull that was under way when the bus went away is never answered.
         let fetched = tokio::select! {
-            fetched = state.mailbox.fetch(agent, MAX_MESSAGES, left) => fetched,
+            fetched = mailbox.fetch(agent, MAX_MESSAGES, left) => fetched,
             _ = connections.changed() => continue,
         };
         match fetched {
             Ok(mails) if mails.is_empty() => {}
             Ok(mails) => {
-                let row = queries::agent_by_id(&state.pool, agent.0).await?;
+                let row = queries::agent_by_id(&database.primary, agent.0).await?;
                 let capabilities = row.map(|agent| agent.capabilities).unwrap_or_default();
                 // What is held back stays in the mailbox, which offers it again.
-                let mails = requests::allowed(&state.pool, agent, &capabilities, mails).await?;
+                let mails = requests::allowed(&database.primary, agent, &capabilities, mails).await?;
                 if !mails.is_empty() {
                     return Ok((mails, capabilities));
                 }
@@ -258,23 +278,23 @@ async fn wait_for_mail(
 
 /// Counts a poll as long as it lives, however it ends.
 struct Waiting<'a> {
-    state: &'a Gateway,
+    services: &'a TransferServices,
     agent: AgentId,
     /// Whether polls of this agent have overlapped so often that two processes must be polling.
     is_double: bool,
 }
 
 impl<'a> Waiting<'a> {
-    fn begin(state: &'a Gateway, agent: AgentId) -> Self {
-        let overlaps = state.live_agents.count_poll(agent, 1, state.clock.monotonic());
-        let is_double = overlaps && state.live_agents.note_overlap(agent, Instant::now());
-        Self { state, agent, is_double }
+    fn begin(services: &'a TransferServices, agent: AgentId) -> Self {
+        let overlaps = services.live_agents.count_poll(agent, 1, services.clock.monotonic());
+        let is_double = overlaps && services.live_agents.note_overlap(agent, Instant::now());
+        Self { services, agent, is_double }
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.state.live_agents.count_poll(self.agent, -1, self.state.clock.monotonic());
+        self.services.live_agents.count_poll(self.agent, -1, self.services.clock.monotonic());
     }
 }
 

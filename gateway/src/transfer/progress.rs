@@ -1,15 +1,16 @@
 //! Progress of legs, as the gateway counts the bytes of their bodies. It is for people and for the sweep of stalled attempts;
 //! nothing depends on a single note.
 
+use signalbox_clock::Clock;
 use signalbox_domain::{
     kernel::Actor,
     transfer::{Leg, Transfer, TransferCommand},
 };
+use signalbox_messaging::Bus;
 use signalbox_projections::transfer::TransferRow;
 use uuid::Uuid;
 
 use super::peer::metadata_of;
-use crate::state::State as Gateway;
 
 /// The leg of a transfer whose bytes are counted.
 #[derive(Clone, Copy)]
@@ -32,17 +33,17 @@ impl Counted {
 
     /// Notes that a body starts at `offset`. A restart from zero has to be recorded: else its bytes would not count
     /// as progress until they have passed the old count, and a long file would seem to stand still.
-    pub(super) async fn begin(&self, state: &Gateway, actor: &Actor, offset: u64) {
+    pub(super) async fn begin(&self, clock: &Clock, bus: &Bus, actor: &Actor, offset: u64) {
         if offset == 0 && self.before > 0 {
-            self.note(state, actor, 0).await;
+            self.note(clock, bus, actor, 0).await;
         }
     }
 
     /// Notes that `bytes` have moved.
-    pub(super) async fn note(&self, state: &Gateway, actor: &Actor, bytes: u64) {
+    pub(super) async fn note(&self, clock: &Clock, bus: &Bus, actor: &Actor, bytes: u64) {
         let command = TransferCommand::Progress { leg: self.leg, bytes, total: self.total };
-        let metadata = metadata_of(state, actor.clone());
-        if let Err(error) = state.bus.send::<Transfer>(self.transfer, None, &metadata, &command).await {
+        let metadata = metadata_of(clock, actor.clone());
+        if let Err(error) = bus.send::<Transfer>(self.transfer, None, &metadata, &command).await {
             tracing::debug!(%error, transfer = %self.transfer, "progress was not noted");
         }
     }

@@ -15,7 +15,7 @@ use sqlx::PgPool;
 use tokio::spawn;
 
 use super::peer::Peer;
-use crate::{problem::Problem, state::AppState};
+use crate::{problem::Problem, transfer::services::TransferServices};
 
 /// Seconds before an agent with capabilities is asked again for what it has taken charge of.
 const ASK_AGAIN_SECONDS: f64 = 60.0;
@@ -103,23 +103,23 @@ pub(crate) async fn purge(pool: &PgPool, now: DateTime<Utc>) -> Result<(), sqlx:
 
 /// Records, when it is dropped, that the HTTP body of a leg has ended.
 pub(super) struct Body {
-    state: AppState,
+    services: TransferServices,
     agent: AgentId,
     number: i64,
     leg: Leg,
 }
 
 impl Body {
-    pub(super) fn new(state: &AppState, peer: &Peer, number: i64, leg: Leg) -> Self {
-        Self { state: state.clone(), agent: peer.auth.agent, number, leg }
+    pub(super) fn new(services: &TransferServices, peer: &Peer, number: i64, leg: Leg) -> Self {
+        Self { services: services.clone(), agent: peer.auth.agent, number, leg }
     }
 }
 
 impl Drop for Body {
     fn drop(&mut self) {
-        let (state, agent, number, leg) = (self.state.clone(), self.agent, self.number, self.leg);
+        let (services, agent, number, leg) = (self.services.clone(), self.agent, self.number, self.leg);
         spawn(async move {
-            if let Err(error) = record_end(&state.pool, agent, number, Some(leg)).await {
+            if let Err(error) = record_end(&services.database.primary, agent, number, Some(leg)).await {
                 tracing::warn!(%error, transfer = number, "the end of a body was not noted; the agent's session has to end");
             }
         });

@@ -21,8 +21,9 @@ use futures::{
     stream::{SplitSink, SplitStream},
 };
 use serde_json::json;
+use signalbox_clock::Clock;
 use signalbox_domain::transfer::{Agent, AgentCommand, TransportMode};
-use signalbox_messaging::{Mail, MailMessage, Wakeup};
+use signalbox_messaging::{Bus, Mail, MailMessage, Mailbox, Wakeup};
 use tokio::{
     sync::{mpsc, watch},
     time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout},
@@ -42,8 +43,14 @@ use crate::{
     limits::Rate,
     problem::Problem,
     revocation::PARTING,
-    services::{agent_work::Work, live_agents::DESCRIBE_EVERY},
-    state::{AppState, State as Gateway},
+    services::{
+        agent_work::Work,
+        commands::Commands,
+        limits::Limiter,
+        live_agents::{DESCRIBE_EVERY, LiveAgents},
+        replica::Database,
+    },
+    transfer::services::TransferServices,
 };
 
 /// Largest message of an agent.
@@ -98,35 +105,44 @@ enum Farewell {
 
 /// Opens an agent's WebSocket session.
 pub(super) async fn open(
-    State(state): State<AppState>,
+    State(services): State<TransferServices>,
     auth: AgentAuth,
     ClientAddress(address): ClientAddress,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
     let upgrade = upgrade.map_err(|error| Problem::malformed(format!("this is a WebSocket: {error}")))?;
     let peer = Peer { auth, address, transport: TransportMode::Websocket };
-    admit(&state, &peer)?;
-    Ok(upgrade.max_message_size(MAX_MESSAGE_BYTES).on_upgrade(move |socket| run(state, peer, socket)))
+    admit(&services.clock, &services.limiter, &peer)?;
+    Ok(upgrade.max_message_size(MAX_MESSAGE_BYTES).on_upgrade(move |socket| run(services, peer, socket)))
 }
 
 /// Refuses a new session of an agent that has opened too many lately.
-pub(super) fn admit(state: &Gateway, peer: &Peer) -> Result<(), Problem> {
+pub(super) fn admit(clock: &Clock, limiter: &Limiter, peer: &Peer) -> Result<(), Problem> {
     let key = format!("agent-session:{}", peer.auth.agent);
-    state.limiter.take(&key, SESSIONS, state.clock.now()).map_err(Problem::too_many)
+    limiter.take(&key, SESSIONS, clock.now()).map_err(Problem::too_many)
 }
 
-async fn run(state: AppState, peer: Peer, socket: WebSocket) {
-    let work = state.agent_work.begin(&peer.auth);
-    let session = state.clock.new_id();
-    let version = match begin(&state, &peer, session).await {
+async fn run(services: TransferServices, peer: Peer, socket: WebSocket) {
+    let work = services.agent_work.begin(&peer.auth);
+    let session = services.clock.new_id();
+    let version = match begin(
+        &services.commands,
+        &services.clock,
+        &services.bus,
+        &services.live_agents,
+        &peer,
+        session,
+    )
+    .await
+    {
         Ok(version) => version,
         Err(problem) => {
             tracing::warn!(agent = peer.auth.number, reason = problem.detail(), "a session was not begun");
             return;
         }
     };
-    let now = state.clock.monotonic();
-    let close = state.live_agents.open(
+    let now = services.clock.monotonic();
+    let close = services.live_agents.open(
         peer.auth.agent,
         (session, version),
         peer.auth.token,
@@ -134,25 +150,25 @@ async fn run(state: AppState, peer: Peer, socket: WebSocket) {
         now,
     );
     let (mut sink, mut stream) = socket.split();
-    let reason = converse(&state, &peer, &mut sink, &mut stream, &close, &work).await;
-    state.live_agents.close(peer.auth.agent, session);
+    let reason = converse(&services, &peer, &mut sink, &mut stream, &close, &work).await;
+    services.live_agents.close(peer.auth.agent, session);
     let farewell = say_farewell(&mut sink, &mut stream, reason).await;
     drop((sink, stream, work));
-    end(&state, &peer, session, reason.reason()).await;
+    end(&services.clock, &services.bus, &peer, session, reason.reason()).await;
     // A program alone has given up this connection before it opens the next one.
     let is_double = match farewell {
         Farewell::Answered => true,
         // Many programs close the connection without an answer. So does a broken network, but not time after time.
-        Farewell::Closed => state.live_agents.note_overlap(peer.auth.agent, Instant::now()),
+        Farewell::Closed => services.live_agents.note_overlap(peer.auth.agent, Instant::now()),
         Farewell::Nothing => false,
     };
     if is_double {
-        doubles::warn(&state, &peer).await;
+        doubles::warn(&services.database, &services.clock, &services.bus, &services.live_agents, &peer).await;
     }
 }
 
 async fn converse(
-    state: &Gateway,
+    services: &TransferServices,
     peer: &Peer,
     sink: &mut SplitSink<WebSocket, Message>,
     stream: &mut SplitStream<WebSocket>,
@@ -162,18 +178,18 @@ async fn converse(
     let (incoming, to_handle) = mpsc::channel(QUEUE);
     let (outgoing, to_send) = mpsc::channel(QUEUE);
     let described = CancellationToken::new();
-    let mut handling = pin!(carry_out(state, peer, to_handle, &described));
+    let mut handling = pin!(carry_out(services, peer, to_handle, &described));
     let end = {
-        let exchanging = exchange(state, peer, sink, stream, incoming, to_send, &described);
+        let exchanging = exchange(services, peer, sink, stream, incoming, to_send, &described);
         tokio::select! {
             biased;
             () = work.void.cancelled() => return End::Revoked,
             // A revoked token ends the session, too.
             () = close.cancelled() => if work.void.is_cancelled() { return End::Revoked } else { End::Replaced },
-            () = state.stop.cancelled() => End::Other("the gateway stops"),
+            () = services.stop.cancelled() => End::Other("the gateway stops"),
             reason = exchanging => End::Other(reason),
             () = &mut handling => return End::Other("its messages could not be carried out"),
-            () = take_mail(state, peer, outgoing) => End::Other("its mailbox could not be read"),
+            () = take_mail(&services.bus, &services.mailbox, peer, outgoing) => End::Other("its mailbox could not be read"),
         }
     };
     // The agent takes what was read from the socket for delivered.
@@ -210,29 +226,37 @@ async fn say_farewell(
 
 /// Records a new session in the log and publishes it to the other gateways. Returns its place in the order of sessions:
 /// the agent's version in the log.
-pub(super) async fn begin(state: &Gateway, peer: &Peer, session: Uuid) -> Result<i64, Problem> {
+pub(super) async fn begin(
+    commands: &Commands,
+    clock: &Clock,
+    bus: &Bus,
+    live_agents: &LiveAgents,
+    peer: &Peer,
+    session: Uuid,
+) -> Result<i64, Problem> {
     let command = AgentCommand::Connect { session, transport: peer.transport };
-    let metadata = peer::metadata(state, peer);
-    let (_, version) = state.write_versioned::<Agent>(peer.auth.agent.0, None, &metadata, &command).await?;
+    let metadata = peer::metadata(clock, peer);
+    let (_, version) =
+        commands.write_versioned::<Agent>(peer.auth.agent.0, None, &metadata, &command).await?;
     let version = version.unwrap_or_default();
     // The description known here may be older than another gateway's.
-    state.live_agents.forget_description(peer.auth.agent);
+    live_agents.forget_description(peer.auth.agent);
     let wakeup = Wakeup::AgentSession { agent: peer.auth.agent.0, session, version };
-    state.bus.wake(&wakeup).await?;
+    bus.wake(&wakeup).await?;
     Ok(version)
 }
 
-async fn end(state: &Gateway, peer: &Peer, session: Uuid, reason: &str) {
+async fn end(clock: &Clock, bus: &Bus, peer: &Peer, session: Uuid, reason: &str) {
     let command = AgentCommand::Disconnect { session, reason: reason.to_owned() };
-    let metadata = peer::metadata(state, peer);
-    if let Err(error) = state.bus.send::<Agent>(peer.auth.agent.0, None, &metadata, &command).await {
+    let metadata = peer::metadata(clock, peer);
+    if let Err(error) = bus.send::<Agent>(peer.auth.agent.0, None, &metadata, &command).await {
         tracing::warn!(agent = peer.auth.number, %error, "the end of a session was not noted; the sweep does it");
     }
 }
 
 /// Moves frames between the socket and the two queues until one of them ends; says why.
 async fn exchange(
-    state: &Gateway,
+    services: &TransferServices,
     peer: &Peer,
     sink: &mut SplitSink<WebSocket, Message>,
     stream: &mut SplitStream<WebSocket>,
@@ -252,7 +276,7 @@ async fn exchange(
             // must be repaired before it accepts more: a request that it has just received would look forgotten too.
             mail = outgoing.recv(), if ready => {
                 let Some(mail) = mail else { return "its mailbox could not be read" };
-                if deliver(state, peer, sink, mail, capabilities.as_deref().unwrap_or_default()).await.is_none() {
+                if deliver(&services.database, &services.mailbox, peer, sink, mail, capabilities.as_deref().unwrap_or_default()).await.is_none() {
                     return "the connection was lost";
                 }
             }
@@ -270,7 +294,7 @@ async fn exchange(
                     Some(Ok(Message::Close(_))) | None => return "the agent closed the connection",
                     Some(Ok(frame)) => {
                         pace.count(frame.into_data().len());
-                        state.live_agents.touch(peer.auth.agent, state.clock.monotonic());
+                        services.live_agents.touch(peer.auth.agent, services.clock.monotonic());
                     }
                     Some(Err(_)) => return "the connection was lost",
                 }
@@ -289,14 +313,15 @@ async fn exchange(
 }
 
 async fn deliver(
-    state: &Gateway,
+    database: &Database,
+    mailbox: &Mailbox,
     peer: &Peer,
     sink: &mut SplitSink<WebSocket, Message>,
     mail: Mail,
     capabilities: &[String],
 ) -> Option<()> {
     let acknowledges = capabilities.iter().any(|word| word == "ack");
-    let mail = match requests::allowed(&state.pool, peer.auth.agent, capabilities, vec![mail]).await {
+    let mail = match requests::allowed(&database.primary, peer.auth.agent, capabilities, vec![mail]).await {
         Ok(mut mails) => mails.pop(),
         Err(problem) => {
             tracing::warn!(agent = peer.auth.number, reason = problem.detail(), "a message waits");
@@ -313,7 +338,7 @@ async fn deliver(
     };
     write(sink, Message::Text(frame.to_string().into())).await?;
     // An agent that does not acknowledge has the message once it is written.
-    if !acknowledges && let Err(problem) = messages::acknowledge(state, peer, &[id]).await {
+    if !acknowledges && let Err(problem) = messages::acknowledge(database, mailbox, peer, &[id]).await {
         tracing::warn!(
             agent = peer.auth.number,
             reason = problem.detail(),
@@ -345,20 +370,20 @@ fn listed_capabilities(message: &MailMessage) -> Option<Vec<String>> {
 /// Carries out what the agent says, in its order. Only descriptions after the first one may be overtaken, so that a flood
 /// of them delays nothing else.
 async fn carry_out(
-    state: &Gateway,
+    services: &TransferServices,
     peer: &Peer,
     to_handle: mpsc::Receiver<MailMessage>,
     described: &CancellationToken,
 ) {
     let (latest, descriptions) = watch::channel(None);
     tokio::select! {
-        () = carry_out_in_turn(state, peer, to_handle, described, latest) => {}
-        () = describe_again(state, peer, descriptions) => {}
+        () = carry_out_in_turn(services, peer, to_handle, described, latest) => {}
+        () = describe_again(services, peer, descriptions) => {}
     }
 }
 
 async fn carry_out_in_turn(
-    state: &Gateway,
+    services: &TransferServices,
     peer: &Peer,
     mut to_handle: mpsc::Receiver<MailMessage>,
     described: &CancellationToken,
@@ -370,7 +395,7 @@ async fn carry_out_in_turn(
             latest.send_replace(Some(message));
             continue;
         }
-        if !handle(state, peer, message).await {
+        if !handle(services, peer, message).await {
             return;
         }
         if describes {
@@ -381,7 +406,7 @@ async fn carry_out_in_turn(
 
 /// Carries out the newest description, at most one a second.
 async fn describe_again(
-    state: &Gateway,
+    services: &TransferServices,
     peer: &Peer,
     mut descriptions: watch::Receiver<Option<MailMessage>>,
 ) {
@@ -389,7 +414,7 @@ async fn describe_again(
         let next = Instant::now() + DESCRIBE_EVERY;
         let message = descriptions.borrow_and_update().clone();
         if let Some(message) = message
-            && !handle(state, peer, message).await
+            && !handle(services, peer, message).await
         {
             return;
         }
@@ -398,20 +423,20 @@ async fn describe_again(
 }
 
 /// Carries out one message. An unavailable service ends the session: the agent keeps its report and sends it again.
-async fn handle(state: &Gateway, peer: &Peer, message: MailMessage) -> bool {
-    let handled = messages::handle(state, peer, message).await;
+async fn handle(services: &TransferServices, peer: &Peer, message: MailMessage) -> bool {
+    let handled = messages::handle(services, peer, message).await;
     if let Err(problem) = &handled {
         tracing::warn!(agent = peer.auth.number, reason = problem.detail(), "a message was not carried out");
     }
     handled.is_ok()
 }
 
-async fn take_mail(state: &Gateway, peer: &Peer, outgoing: mpsc::Sender<Mail>) {
-    let mut connections = state.bus.connections();
+async fn take_mail(bus: &Bus, mailbox: &Mailbox, peer: &Peer, outgoing: mpsc::Sender<Mail>) {
+    let mut connections = bus.connections();
     loop {
         // A pull that was under way when the bus went away is never answered.
         let fetched = tokio::select! {
-            fetched = state.mailbox.fetch(peer.auth.agent, QUEUE, MAIL_WAIT) => fetched,
+            fetched = mailbox.fetch(peer.auth.agent, QUEUE, MAIL_WAIT) => fetched,
             _ = connections.changed() => continue,
         };
         match fetched {

@@ -1,6 +1,9 @@
+use std::sync::Arc;
+
 use axum::{extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
+use signalbox_database::SharedServerClock;
 use signalbox_domain::transfer::{AgentToken, AgentTokenCommand, NewAgentToken};
 use signalbox_projections::{
     register::past,
@@ -14,10 +17,10 @@ use crate::{
     auth::{Admin, Reader, hash_secret},
     context::RequestContext,
     extract::{JsonBody, Number, PageParams, Params, Sort},
+    idempotency::Repetitions,
     past::there,
     problem::{ErrorOut, Problem},
-    services::replica::Database,
-    state::AppState,
+    services::{agent_keys::AgentKeys, commands::Commands, replica::Database},
 };
 
 /// Longest life of a token, in days.
@@ -84,14 +87,18 @@ pub(crate) async fn list(
 #[utoipa::path(post, path = "/api/tokens", tag = "agent tokens", security(("jwt" = [])), request_body = TokenIn, operation_id = "create_token",
     responses((status = 201, body = TokenCreatedOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(server_clock): State<SharedServerClock>,
+    State(agent_keys): State<Arc<AgentKeys>>,
+    State(repetitions): State<Repetitions>,
     Admin(user): Admin,
     context: RequestContext,
     JsonBody(token): JsonBody<TokenIn>,
 ) -> Result<Response, Problem> {
-    let expires_at = expiry(token.expires_in, state.server_clock.now())?;
-    let [agent] = state.agent_keys.resolve([("agent_id", token.agent_id)]).await?;
-    let value = hex::encode(context.secret(&state).await?.derive("agent token", context.resource)?);
+    let expires_at = expiry(token.expires_in, server_clock.now())?;
+    let [agent] = agent_keys.resolve([("agent_id", token.agent_id)]).await?;
+    let value = hex::encode(context.secret(&repetitions).await?.derive("agent token", context.resource)?);
     let new = NewAgentToken {
         number: 0,
         name: token.name,
@@ -102,10 +109,10 @@ pub(crate) async fn create(
     };
     let metadata = context.metadata(user.actor(), "create agent token");
     let command = AgentTokenCommand::Create(new);
-    let written = state.write::<AgentToken>(context.resource, None, &metadata, &command).await?;
+    let written = commands.write::<AgentToken>(context.resource, None, &metadata, &command).await?;
     let row = match written.unseen {
-        None => find_by_id(&state, context.resource).await?,
-        Some(at) => there("Token", past(&state.pool, context.resource, at).await?)?,
+        None => find_by_id(&database, context.resource).await?,
+        Some(at) => there("Token", past(&database.primary, context.resource, at).await?)?,
     };
     if hash_secret(&value).as_str() != row.secret_sha256 {
         return Err(shown_before());
@@ -119,19 +126,20 @@ pub(crate) async fn create(
 #[utoipa::path(delete, path = "/api/tokens/{id}", tag = "agent tokens", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "revoke_token",
     responses((status = 204), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut)))]
 pub(crate) async fn revoke(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
     Admin(user): Admin,
     Number(id): Number,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = state.read(|pool| queries::agent_token(pool, id)).await?.ok_or_else(missing)?;
+    let row = database.read(|pool| queries::agent_token(pool, id)).await?.ok_or_else(missing)?;
     let metadata = context.metadata(user.actor(), "revoke agent token");
-    let written = state.write::<AgentToken>(row.id, None, &metadata, &AgentTokenCommand::Revoke).await?;
+    let written = commands.write::<AgentToken>(row.id, None, &metadata, &AgentTokenCommand::Revoke).await?;
     Ok(answer::deleted(written))
 }
 
-async fn find_by_id(state: &AppState, id: Uuid) -> Result<AgentTokenRow, Problem> {
-    state.read(|pool| queries::agent_token_by_id(pool, id)).await?.ok_or_else(missing)
+async fn find_by_id(database: &Database, id: Uuid) -> Result<AgentTokenRow, Problem> {
+    database.read(|pool| queries::agent_token_by_id(pool, id)).await?.ok_or_else(missing)
 }
 
 fn expiry(days: Option<i64>, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, Problem> {

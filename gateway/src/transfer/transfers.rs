@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use axum::{extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -5,8 +7,9 @@ use signalbox_domain::{
     kernel::UserId,
     transfer::{JobRef, JobType, NewTransfer, Phase, Retry, Transfer, TransferCommand, base_name},
 };
-use signalbox_messaging::Wakeup;
+use signalbox_messaging::{Bus, Wakeup};
 use signalbox_projections::{
+    Lookup,
     register::At,
     transfer::{
         TransferFileRow, TransferRow, past_transfer,
@@ -23,8 +26,8 @@ use crate::{
     extract::{JsonBody, Number, PageParams, Params, Sort, present},
     past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem},
-    services::replica::Database,
-    state::{AppState, State as Gateway, Written},
+    services::{agent_keys::AgentKeys, commands::Commands, replica::Database},
+    state::Written,
 };
 
 /// Entries shown with a single transfer; the manifest has them all.
@@ -162,31 +165,34 @@ pub(crate) async fn list(
 #[utoipa::path(post, path = "/api/transfers", tag = "transfers", security(("jwt" = [])), request_body = TransferIn, operation_id = "create_transfer",
     responses((status = 201, body = TransferOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut)))]
 pub(crate) async fn create(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(transfers): State<Lookup<TransferRow>>,
+    State(agent_keys): State<Arc<AgentKeys>>,
     Writer(user): Writer,
     context: RequestContext,
     JsonBody(transfer): JsonBody<TransferIn>,
 ) -> Result<Response, Problem> {
-    let new = specify(&state, user.id, transfer).await?;
+    let new = specify(&database, &agent_keys, user.id, transfer).await?;
     let metadata = context.metadata(user.actor(), "create transfer");
     let written =
-        state.write::<Transfer>(context.resource, None, &metadata, &TransferCommand::Request(new)).await?;
-    created(&state, written, context.resource, user.number).await
+        commands.write::<Transfer>(context.resource, None, &metadata, &TransferCommand::Request(new)).await?;
+    created(&database, &transfers, written, context.resource, user.number).await
 }
 
 /// One transfer.
 #[utoipa::path(get, path = "/api/transfers/{id}", tag = "transfers", security(("jwt" = [])), params(("id" = i64, Path,), AtParams), operation_id = "get_transfer",
     responses((status = 200, body = TransferOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut), (status = 400, body = ErrorOut)))]
 pub(crate) async fn get(
-    State(state): State<AppState>,
+    State(database): State<Database>,
     Reader(user): Reader,
     Number(id): Number,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find(&state, user.id, id).await?;
+    let row = find(&database, user.id, id).await?;
     let (version, out) = match at {
-        None => show(&state, row, user.number).await?,
-        Some(at) => show_past(&state, row.id, at, user.number).await?,
+        None => show(&database, row, user.number).await?,
+        Some(at) => show_past(&database, row.id, at, user.number).await?,
     };
     Ok(answer::resource(version, &out))
 }
@@ -195,37 +201,46 @@ pub(crate) async fn get(
 #[utoipa::path(post, path = "/api/transfers/{id}/cancel", tag = "transfers", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "cancel_transfer",
     responses((status = 200, body = TransferOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut), (status = 409, body = ErrorOut)))]
 pub(crate) async fn cancel(
-    State(state): State<AppState>,
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    State(bus): State<Bus>,
+    State(transfers): State<Lookup<TransferRow>>,
     Writer(user): Writer,
     Number(id): Number,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find(&state, user.id, id).await?;
+    let row = find(&database, user.id, id).await?;
     let metadata = context.metadata(user.actor(), "cancel transfer");
-    let written = state.write::<Transfer>(row.id, None, &metadata, &TransferCommand::Cancel).await?;
+    let written = commands.write::<Transfer>(row.id, None, &metadata, &TransferCommand::Cancel).await?;
     // Cuts the bodies that are under way; the agents are told through their mailboxes.
-    if let Err(error) = state.bus.wake(&Wakeup::TransferStopped { transfer: row.id }).await {
+    if let Err(error) = bus.wake(&Wakeup::TransferStopped { transfer: row.id }).await {
         tracing::warn!(%error, transfer = row.number, "the bodies of a cancelled transfer run on");
     }
-    let (version, out) = show_written(&state, row.id, written.unseen, user.number).await?;
+    let (version, out) = show_written(&database, &transfers, row.id, written.unseen, user.number).await?;
     Ok(answer::changed(written, version, &out))
 }
 
 /// The answer to a request that has made transfer `id`.
 pub(super) async fn created(
-    state: &Gateway,
+    database: &Database,
+    transfers: &Lookup<TransferRow>,
     written: Written,
     id: Uuid,
     user_id: i64,
 ) -> Result<Response, Problem> {
-    let (version, out) = show_written(state, id, written.unseen, user_id).await?;
+    let (version, out) = show_written(database, transfers, id, written.unseen, user_id).await?;
     Ok(answer::created(written, &format!("/api/transfers/{}", out.id), version, &out))
 }
 
-async fn specify(state: &Gateway, owner: UserId, transfer: TransferIn) -> Result<NewTransfer, Problem> {
+async fn specify(
+    database: &Database,
+    agent_keys: &AgentKeys,
+    owner: UserId,
+    transfer: TransferIn,
+) -> Result<NewTransfer, Problem> {
     let job = match transfer.job_id {
         Some(number) => {
-            let job = state.read(|pool| queries::job(pool, owner.0, number)).await?;
+            let job = database.read(|pool| queries::job(pool, owner.0, number)).await?;
             Some(job.ok_or_else(|| Problem::not_found("Job"))?)
         }
         None => None,
@@ -237,11 +252,11 @@ async fn specify(state: &Gateway, owner: UserId, transfer: TransferIn) -> Result
     let destination = transfer.destination_agent_id.or(job.map(|job| job.destination_agent_number));
     let destination = ("destination_agent_id", destination.ok_or_else(|| required("destination_agent_id"))?);
     let (source_agent, destination_agent) = if is_uploaded {
-        let [destination] = state.agent_keys.resolve([destination]).await?;
+        let [destination] = agent_keys.resolve([destination]).await?;
         (None, destination)
     } else {
         let source = ("source_agent_id", source.ok_or_else(|| required("source_agent_id"))?);
-        let [source, destination] = state.agent_keys.resolve([source, destination]).await?;
+        let [source, destination] = agent_keys.resolve([source, destination]).await?;
         (Some(source), destination)
     };
     let destination_path = transfer.destination_path.or(job.map(|job| job.destination_path.clone()));
@@ -269,32 +284,38 @@ async fn specify(state: &Gateway, owner: UserId, transfer: TransferIn) -> Result
 }
 
 /// A transfer as clients see it, and its version.
-async fn show(state: &Gateway, row: TransferRow, user_id: i64) -> Result<(i64, TransferOut), Problem> {
-    let files = state.read(|pool| queries::transfer_files(pool, row.id, FILES_OF_ONE)).await?;
+async fn show(database: &Database, row: TransferRow, user_id: i64) -> Result<(i64, TransferOut), Problem> {
+    let files = database.read(|pool| queries::transfer_files(pool, row.id, FILES_OF_ONE)).await?;
     Ok((row.version, TransferOut::new(row, files, user_id)))
 }
 
-async fn show_past(state: &Gateway, id: Uuid, at: At, user_id: i64) -> Result<(i64, TransferOut), Problem> {
-    let then = past_transfer(&state.pool, id, at, FILES_OF_ONE as usize).await?;
+async fn show_past(
+    database: &Database,
+    id: Uuid,
+    at: At,
+    user_id: i64,
+) -> Result<(i64, TransferOut), Problem> {
+    let then = past_transfer(&database.primary, id, at, FILES_OF_ONE as usize).await?;
     let (row, files) = there("Transfer", then)?;
     Ok((row.version, TransferOut::new(row, files, user_id)))
 }
 
 /// The transfer `id` that was just written: from the log while the read model does not show it.
 async fn show_written(
-    state: &Gateway,
+    database: &Database,
+    transfers: &Lookup<TransferRow>,
     id: Uuid,
     unseen: Option<At>,
     user_id: i64,
 ) -> Result<(i64, TransferOut), Problem> {
     match unseen {
-        None => show(state, state.transfers.get(id).await?.ok_or_else(missing)?, user_id).await,
-        Some(at) => show_past(state, id, at, user_id).await,
+        None => show(database, transfers.get(id).await?.ok_or_else(missing)?, user_id).await,
+        Some(at) => show_past(database, id, at, user_id).await,
     }
 }
 
-pub(super) async fn find(state: &Gateway, owner: UserId, number: i64) -> Result<TransferRow, Problem> {
-    state.read(|pool| queries::transfer(pool, owner.0, number)).await?.ok_or_else(missing)
+pub(super) async fn find(database: &Database, owner: UserId, number: i64) -> Result<TransferRow, Problem> {
+    database.read(|pool| queries::transfer(pool, owner.0, number)).await?.ok_or_else(missing)
 }
 
 fn missing() -> Problem {

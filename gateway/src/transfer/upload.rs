@@ -1,7 +1,9 @@
 //! Bytes from the source agent, or from the owner of a transfer, into the blob store.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
+};
 
 use axum::{
     Json,
@@ -19,7 +21,10 @@ use signalbox_domain::{
 };
 use signalbox_messaging::Wakeup;
 use signalbox_projections::transfer::{TransferRow, queries};
-use tokio::time::{Instant, interval_at, sleep};
+use tokio::{
+    sync::broadcast,
+    time::{Instant, interval_at, sleep},
+};
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -35,8 +40,8 @@ use crate::{
     client_address::ClientAddress,
     extract::{Number, Params, content_length, digits},
     problem::{ErrorOut, Problem, ProblemKind},
-    services::agent_work::Work,
-    state::{AppState, State as Gateway},
+    services::{agent_work::Work, consistency::ReadGate, replica::Database},
+    transfer::services::TransferServices,
 };
 
 /// How often the bytes of an upload are told to the log.
@@ -81,20 +86,20 @@ enum ContentRange {
     responses((status = 200, body = UploadOut), (status = 308, description = "More bytes are expected; Range says how many are there"), (status = 400, body = ErrorOut),
         (status = 401, body = ErrorOut), (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 413, body = ErrorOut), (status = 416, body = ErrorOut)))]
 pub(crate) async fn upload(
-    State(state): State<AppState>,
+    State(services): State<TransferServices>,
     auth: AgentAuth,
     ClientAddress(address): ClientAddress,
     Number(number): Number,
     Params(params): Params<UploadParams>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let work = state.agent_work.begin(&auth);
-    let row = uploadable(&state, &auth, number).await?;
+    let work = services.agent_work.begin(&auth);
+    let row = uploadable(&services.database, &services.gate, &auth, number).await?;
     let name = entry_name(&row, params.filename.as_deref().unwrap_or("file.dat"))?;
     let peer = Peer { auth, address, transport: TransportMode::Polling };
-    let _body = (!row.is_tree()).then(|| requests::Body::new(&state, &peer, row.number, Leg::Upload));
+    let _body = (!row.is_tree()).then(|| requests::Body::new(&services, &peer, row.number, Leg::Upload));
     let (transfer_id, agent_id) = (row.number, peer.auth.number);
-    match Upload::new(&state, Sender::Agent(peer, work), row, name.clone()).run(request).await? {
+    match Upload::new(&services, Sender::Agent(peer, work), row, name.clone()).run(request).await? {
         Uploaded::Whole { size, sha256 } => {
             let sha256 = sha256.into();
             Ok(Json(UploadOut { transfer_id, filename: name, size, agent_id, sha256 }).into_response())
@@ -120,7 +125,7 @@ pub(super) enum Uploaded {
 }
 
 pub(super) struct Upload<'a> {
-    state: &'a Gateway,
+    services: &'a TransferServices,
     sender: Sender,
     row: TransferRow,
     name: String,
@@ -144,8 +149,13 @@ impl Sender {
 }
 
 impl<'a> Upload<'a> {
-    pub(super) fn new(state: &'a Gateway, sender: Sender, row: TransferRow, name: String) -> Self {
-        Self { key: BlobKey::new(row.id, &name), state, sender, row, name }
+    pub(super) fn new(
+        services: &'a TransferServices,
+        sender: Sender,
+        row: TransferRow,
+        name: String,
+    ) -> Self {
+        Self { key: BlobKey::new(row.id, &name), services, sender, row, name }
     }
 
     pub(super) async fn run(&self, request: Request) -> Result<Uploaded, Problem> {
@@ -156,9 +166,9 @@ impl<'a> Upload<'a> {
     }
 
     async fn say_how_far(&self, total: u64) -> Result<Uploaded, Problem> {
-        match self.state.blobs.received(&self.key).await.map_err(blob_problem)? {
+        match self.services.blobs.received(&self.key).await.map_err(blob_problem)? {
             Progress::Complete { size } if size == total => {
-                let sha256 = self.state.blobs.digest(&self.key).await.map_err(blob_problem)?;
+                let sha256 = self.services.blobs.digest(&self.key).await.map_err(blob_problem)?;
                 self.stage(size, sha256).await
             }
             Progress::Part(size) => Ok(Uploaded::Part { size }),
@@ -171,7 +181,7 @@ impl<'a> Upload<'a> {
         // The entries of a tree come from agents that list capabilities; those repeat what broke by themselves.
         let is_noted = matches!(self.sender, Sender::Agent(..)) && !self.row.is_tree();
         let _open = match is_noted {
-            true => Some(OpenBody::begin(&self.state.pool, &self.row, Leg::Upload).await?),
+            true => Some(OpenBody::begin(&self.services.database.primary, &self.row, Leg::Upload).await?),
             false => None,
         };
         let offset = if let Start::At { offset, .. } = receive.start { offset } else { 0 };
@@ -179,13 +189,13 @@ impl<'a> Upload<'a> {
         let received = AtomicU64::new(offset);
         let body = request.into_body().into_data_stream().map_err(std::io::Error::other);
         let storing = self
-            .state
+            .services
             .blobs
             .receive(&self.key, receive, body, |bytes| received.store(bytes, Ordering::Relaxed));
         let outcome = tokio::select! {
             outcome = storing => outcome.map_err(|error| self.refuse(error))?,
             () = self.report(&received, offset, total) => return Err(Problem::internal(&"an upload was left alone")),
-            () = stopped(self.state, self.row.id) => return Err(gone()),
+            () = stopped(&self.services.wakeups, self.row.id) => return Err(gone()),
             () = self.sender.void() => return Err(Work::refusal()),
         };
         match outcome {
@@ -200,7 +210,7 @@ impl<'a> Upload<'a> {
             Some(ContentRange::Part { offset, length, total }) => (Start::At { offset, total }, Some(length)),
             _ => (Start::Anew, length),
         };
-        let limit = if self.is_directory() { 0 } else { self.state.config.transfer.max_file_bytes };
+        let limit = if self.is_directory() { 0 } else { self.services.config.transfer.max_file_bytes };
         if matches!(start, Start::At { total, .. } if total > limit) {
             return Err(self.refuse(BlobError::TooLarge { limit }));
         }
@@ -229,30 +239,38 @@ impl<'a> Upload<'a> {
         }
         let progress = Counted::new(&self.row, Leg::Upload, total);
         let actor = self.sender.actor();
-        progress.begin(self.state, &actor, offset).await;
+        progress.begin(&self.services.clock, &self.services.bus, &actor, offset).await;
         let mut ticks = interval_at(Instant::now() + REPORT, REPORT);
         loop {
             ticks.tick().await;
-            progress.note(self.state, &actor, received.load(Ordering::Relaxed)).await;
+            progress
+                .note(&self.services.clock, &self.services.bus, &actor, received.load(Ordering::Relaxed))
+                .await;
         }
     }
 
     /// Records the entry; only then is it said to be there.
     async fn stage(&self, size: u64, sha256: Sha256Hex) -> Result<Uploaded, Problem> {
         let file = StagedFile { name: self.name.clone(), size, sha256: sha256.clone() };
-        let metadata = metadata_of(self.state, self.sender.actor());
+        let metadata = metadata_of(&self.services.clock, self.sender.actor());
         let command = TransferCommand::Stage { files: vec![file] };
-        self.state.write::<Transfer>(self.row.id, None, &metadata, &command).await?;
+        self.services.commands.write::<Transfer>(self.row.id, None, &metadata, &command).await?;
         Ok(Uploaded::Whole { size, sha256 })
     }
 }
 
 /// The transfer, if it is the agent's to upload and takes an upload now.
-async fn uploadable(state: &Gateway, auth: &AgentAuth, number: i64) -> Result<TransferRow, Problem> {
+async fn uploadable(
+    database: &Database,
+    gate: &ReadGate,
+    auth: &AgentAuth,
+    number: i64,
+) -> Result<TransferRow, Problem> {
     let deadline = Instant::now() + DISPATCH_LAG;
     let mut is_shown = false;
     loop {
-        let row = queries::transfer_of_agent(&state.pool, auth.agent.0, number).await?.ok_or_else(missing)?;
+        let row =
+            queries::transfer_of_agent(&database.primary, auth.agent.0, number).await?.ok_or_else(missing)?;
         if row.source_agent_id != Some(auth.agent.0) {
             return Err(missing());
         }
@@ -260,7 +278,7 @@ async fn uploadable(state: &Gateway, auth: &AgentAuth, number: i64) -> Result<Tr
             Phase::Dispatched | Phase::Uploading => return Ok(row),
             // The agent may have been asked before the read model shows it.
             Phase::Queued if Instant::now() < deadline => sleep(Duration::from_millis(20)).await,
-            Phase::Queued if !is_shown => is_shown = all_is_shown(state, &row).await?,
+            Phase::Queued if !is_shown => is_shown = all_is_shown(gate, &row).await?,
             _ => return Err(gone()),
         }
     }
@@ -337,8 +355,8 @@ pub(super) fn incomplete(present: u64) -> Response {
 }
 
 /// Waits until transfer `id` is stopped by a user.
-pub(super) async fn stopped(state: &Gateway, id: Uuid) {
-    let mut wakeups = state.wakeups.subscribe();
+pub(super) async fn stopped(wakeups: &broadcast::Sender<Wakeup>, id: Uuid) {
+    let mut wakeups = wakeups.subscribe();
     loop {
         match wakeups.recv().await {
             Ok(Wakeup::TransferStopped { transfer }) if transfer == id => return,
@@ -382,8 +400,8 @@ pub(super) fn missing() -> Problem {
 ///
 /// # Errors
 /// 503 when it does not.
-pub(super) async fn all_is_shown(state: &Gateway, row: &TransferRow) -> Result<bool, Problem> {
-    if state.gate.shows::<Transfer>(row.id).await? {
+pub(super) async fn all_is_shown(gate: &ReadGate, row: &TransferRow) -> Result<bool, Problem> {
+    if gate.shows::<Transfer>(row.id).await? {
         return Ok(true);
     }
     Err(Problem::unavailable("The service does not show yet that this was asked for: try again in a moment."))

@@ -9,6 +9,7 @@ mod caller;
 mod class;
 mod concurrent_index;
 mod faults;
+mod functions;
 mod host;
 mod migrating;
 mod own;
@@ -32,6 +33,7 @@ pub use class::Class;
 pub use faults::{
     Fault, clear_fault, fault_entries, faults, forget_fault_entry, note_check, note_fault_entry, report_fault,
 };
+pub use functions::{SqlFunction, sql_functions};
 pub use host::{Host, clock_difference};
 pub use migrating::migrate_by;
 pub use own::{BY_KEY, OwnConnection, within};
@@ -43,6 +45,7 @@ pub use staged_files::{
 pub use steps::{RunningStep, Steps};
 pub use sweep_clock::{LEAP, LEAP_INTERVAL, MAX_DIFFERENCE, newest_recorded, sweep_time};
 
+use functions::pending_functions;
 use migrating::MIGRATOR;
 use pool::Limits;
 
@@ -142,10 +145,10 @@ pub fn replica(url: &str, max_connections: u32) -> Result<PgPool, DatabaseError>
 /// [`DatabaseError::Migrate`] when a migration fails or the schema is newer than this program.
 #[boxed]
 pub async fn migrate(pool: &PgPool) -> Result<(), DatabaseError> {
-    migrate_by(pool, &MIGRATOR).await
+    migrate_by(pool, &MIGRATOR, &sql_functions()).await
 }
 
-/// How many migrations of this program have not been applied.
+/// How many migrations and functions of this program have not been applied.
 ///
 /// # Errors
 /// [`DatabaseError::Query`].
@@ -159,7 +162,10 @@ pub async fn pending(pool: &PgPool) -> Result<usize, DatabaseError> {
         }
         false => Vec::new(),
     };
-    Ok(MIGRATOR.iter().filter(|migration| !applied.contains(&migration.version)).count())
+    match MIGRATOR.iter().filter(|migration| !applied.contains(&migration.version)).count() {
+        0 => Ok(pending_functions(&mut *pool.acquire().await?, &sql_functions()).await?.len()),
+        missing => Ok(missing),
+    }
 }
 
 async fn open(options: &Arc<PgConnectOptions>) -> Result<PgConnection, sqlx::Error> {

@@ -9,16 +9,19 @@
 //! All others release a lock that they do not get within [`LOCK_WAIT`] and are repeated: readers and writers of that
 //! table would queue behind them, for as long as a `pg_dump` takes.
 
-use signalbox_boxed::boxed;
 use std::{collections::HashSet, time::Duration};
 
+use signalbox_boxed::boxed;
 use sqlx::{
     PgConnection, PgPool,
     migrate::{Migrate, MigrateError, Migration, Migrator},
 };
 use tokio::time::{Instant, sleep};
 
-use crate::{Class, DatabaseError, concurrent_index, connection_of, is_lock_conflict};
+use crate::{
+    Class, DatabaseError, SqlFunction, concurrent_index, connection_of, functions::apply_functions,
+    is_lock_conflict,
+};
 
 /// All migrations.
 pub(crate) static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
@@ -34,21 +37,29 @@ const LOCK_RETRY_INTERVAL: Duration = Duration::from_secs(5);
 /// How long a migration is repeated.
 const ATTEMPTS_TIMEOUT: Duration = Duration::from_secs(4 * 3600);
 
-/// Applies the migrations of `migrator` that are pending, one process after the other.
+/// Applies the migrations of `migrator` and then those of `functions` that are pending, one process after the other.
 ///
 /// # Errors
 /// [`DatabaseError`].
 #[boxed]
-pub async fn migrate_by(pool: &PgPool, migrator: &Migrator) -> Result<(), DatabaseError> {
+pub async fn migrate_by(
+    pool: &PgPool,
+    migrator: &Migrator,
+    functions: &[SqlFunction],
+) -> Result<(), DatabaseError> {
     let mut connection = connection_of(pool, Class::Maintenance).await?;
-    let migrated = migrate_alone(&mut connection, migrator).await;
+    let migrated = migrate_alone(&mut connection, migrator, functions).await;
     // Ends the lock, too.
     let closed = sqlx::Connection::close(connection).await;
     migrated?;
     Ok(closed?)
 }
 
-async fn migrate_alone(connection: &mut PgConnection, migrator: &Migrator) -> Result<(), DatabaseError> {
+async fn migrate_alone(
+    connection: &mut PgConnection,
+    migrator: &Migrator,
+    functions: &[SqlFunction],
+) -> Result<(), DatabaseError> {
     let deadline = Instant::now() + LOCK_TIMEOUT;
     while !try_lock(connection).await? {
         if Instant::now() > deadline {
@@ -68,7 +79,11 @@ async fn migrate_alone(connection: &mut PgConnection, migrator: &Migrator) -> Re
         apply(connection, &step, migration).await?;
     }
     // Also checks the applied migrations.
-    Ok(part_of(migrator, migrator.iter().cloned().collect()).run_direct(connection).await?)
+    part_of(migrator, migrator.iter().cloned().collect()).run_direct(&mut *connection).await?;
+    if !functions.is_empty() {
+        apply_functions(connection, functions).await?;
+    }
+    Ok(())
 }
 
 fn part_of(migrator: &Migrator, migrations: Vec<Migration>) -> Migrator {

@@ -21,7 +21,8 @@ async fn processes_that_start_together_make_an_index_concurrently() {
         step(1002, "-- no-transaction\nCREATE INDEX CONCURRENTLY large_x ON large (x)"),
     ]);
     let pools = join_all((0..4).map(|_| connect(&url, 2))).await;
-    let migrated = join_all(pools.iter().map(|pool| migrate_by(pool.as_ref().unwrap(), &migrator))).await;
+    let migrated =
+        join_all(pools.iter().map(|pool| migrate_by(pool.as_ref().unwrap(), &migrator, &[]))).await;
     for one in migrated {
         one.unwrap();
     }
@@ -64,7 +65,7 @@ async fn a_concurrent_index_that_was_interrupted_is_made_anew() {
     reader.execute("SELECT FROM read.numbers").await.unwrap();
     let interrupted = tokio::spawn({
         let pool = pool.clone();
-        async move { migrate_by(&pool, &migrator(vec![step(1001, INDEX)])).await }
+        async move { migrate_by(&pool, &migrator(vec![step(1001, INDEX)]), &[]).await }
     });
     eventually(seconds(20), async || is_valid(&pool).await == Some(false)).await;
     pool.execute(
@@ -76,7 +77,7 @@ async fn a_concurrent_index_that_was_interrupted_is_made_anew() {
     assert!(interrupted.await.unwrap().is_err());
     reader.rollback().await.unwrap();
     assert_eq!(is_valid(&pool).await, Some(false));
-    migrate_by(&pool, &indexing).await.unwrap();
+    migrate_by(&pool, &indexing, &[]).await.unwrap();
     assert_eq!(is_valid(&pool).await, Some(true));
 }
 
@@ -84,12 +85,12 @@ async fn a_concurrent_index_that_was_interrupted_is_made_anew() {
 async fn a_concurrent_index_that_was_not_recorded_counts_as_made() {
     let pool = connect(&fresh_database().await, 2).await.unwrap();
     let indexing = numbers(&pool).await;
-    migrate_by(&pool, &indexing).await.unwrap();
+    migrate_by(&pool, &indexing, &[]).await.unwrap();
     let made = "SELECT 'read.numbers_x'::regclass::oid::bigint";
     let made_first: i64 = sqlx::query_scalar(made).fetch_one(&pool).await.unwrap();
     pool.execute("DELETE FROM _sqlx_migrations WHERE version = 1001").await.unwrap();
-    migrate_by(&pool, &indexing).await.unwrap();
-    migrate_by(&pool, &indexing).await.unwrap();
+    migrate_by(&pool, &indexing, &[]).await.unwrap();
+    migrate_by(&pool, &indexing, &[]).await.unwrap();
     assert_eq!(sqlx::query_scalar::<_, i64>(made).fetch_one(&pool).await.unwrap(), made_first);
 }
 
@@ -103,7 +104,7 @@ async fn writers_do_not_queue_behind_a_migration_that_waits_for_a_dump() {
         let pool = pool.clone();
         async move {
             let migrator = migrator(vec![step(1001, "ALTER TABLE numbers ADD COLUMN y int")]);
-            migrate_by(&pool, &migrator).await
+            migrate_by(&pool, &migrator, &[]).await
         }
     });
     eventually(seconds(20), async || {

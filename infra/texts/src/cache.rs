@@ -40,17 +40,11 @@ pub enum Origin {
     User,
     /// A caller without a login.
     Network(String),
-    /// A job, which may be one without a login.
-    Job(Uuid),
 }
 
 impl Origin {
     fn network(&self) -> Option<&str> {
         if let Self::Network(network) = self { Some(network) } else { None }
-    }
-
-    fn job(&self) -> Option<Uuid> {
-        if let Self::Job(job) = self { Some(*job) } else { None }
     }
 }
 
@@ -119,12 +113,12 @@ impl Texts {
         let written = self.write(id, extraction).await?;
         // A text that has expired and is not swept yet gives way.
         let replaced: Option<Option<Uuid>> = sqlx::query_scalar(
-            "WITH expired AS (SELECT blob_id FROM ops.extraction_cache WHERE key = $1 AND created_at <= $7)
+            "WITH expired AS (SELECT blob_id FROM ops.extraction_cache WHERE key = $1 AND created_at <= $6)
              INSERT INTO ops.extraction_cache AS known (key, blob_id, size, created_at, network)
-             VALUES ($1, $2, $3, coalesce($4, clock_timestamp()), coalesce($5, (SELECT network FROM ops.anonymous_jobs WHERE job_id = $6)))
+             VALUES ($1, $2, $3, coalesce($4, clock_timestamp()), $5)
              ON CONFLICT (key) DO UPDATE
              SET blob_id = excluded.blob_id, size = excluded.size, created_at = excluded.created_at, network = excluded.network
-             WHERE known.created_at <= $7
+             WHERE known.created_at <= $6
              RETURNING (SELECT blob_id FROM expired)",
         )
         .bind(&key.0)
@@ -132,7 +126,6 @@ impl Texts {
         .bind(i64::try_from(written.size).unwrap_or(i64::MAX))
         .bind(self.clock.manual_time())
         .bind(origin.network())
-        .bind(origin.job())
         .bind(self.expiry(server_time(&self.pool, &self.clock).await?))
         .fetch_optional(&self.pool)
         .await?;

@@ -6,6 +6,7 @@ use signalbox_domain::{
         Alarm, AlarmEvent, Contact, ContactEvent, DeliveryBatch, DeliveryBatchEvent, Health, HealthEvent,
         ReadingEvent, ReportedReading, Rule, RuleEvent, Webhook, WebhookEvent,
     },
+    catalog::Context,
     kernel::Decider,
 };
 use signalbox_event_store::{DecodeError, RecordedEvent};
@@ -25,7 +26,6 @@ use super::{
 use crate::{
     ApplyError, Projection, Rows,
     table::{Table, changed_ids},
-    withdrawals::{self, Withdrawals},
 };
 
 /// Folds rules, alarms, contacts, webhooks and their deliveries.
@@ -58,7 +58,7 @@ pub struct AutomationRows {
 }
 
 impl Projection for AutomationProjection {
-    const NAME: &'static str = "automation";
+    const CONTEXT: Context = Context::Automation;
     const TABLES: &'static [&'static str] = &[
         "rules",
         "alarms",
@@ -70,19 +70,8 @@ impl Projection for AutomationProjection {
         "removed_webhooks",
         "webhook_spells",
     ];
-    const AGGREGATES: &'static [&'static str] = &[
-        Rule::TYPE,
-        Alarm::TYPE,
-        Contact::TYPE,
-        ReportedReading::TYPE,
-        Webhook::TYPE,
-        DeliveryBatch::TYPE,
-        Health::TYPE,
-    ];
 
     type Rows = AutomationRows;
-
-    const WITHDRAWALS: Withdrawals = withdrawals::AUTOMATION;
 }
 
 #[async_trait]

@@ -50,7 +50,7 @@ pub async fn kept(executor: impl PgExecutor<'_>, network: &str) -> Result<Kept, 
                          END AS bytes
                    FROM ops.anonymous_jobs noted LEFT JOIN read.extraction_jobs job ON job.id = noted.job_id
                  UNION ALL
-                 SELECT network, size FROM ops.extraction_cache WHERE network IS NOT NULL) kept",
+                 SELECT network, size FROM ops.cached_texts() WHERE network IS NOT NULL) kept",
     )
     .bind(network)
     .fetch_one(executor)

@@ -1,5 +1,6 @@
 use async_trait::async_trait;
 use signalbox_domain::{
+    catalog::Context,
     extraction::{ExtractionJob, ExtractionJobEvent},
     kernel::Decider,
 };
@@ -10,7 +11,6 @@ use super::rows::{ExtractionJobRow, fold};
 use crate::{
     ApplyError, Projection, Rows,
     table::{Table, changed_ids},
-    withdrawals::{self, Withdrawals},
 };
 
 /// Folds extraction jobs.
@@ -23,13 +23,10 @@ pub struct ExtractionRows {
 }
 
 impl Projection for ExtractionProjection {
-    const NAME: &'static str = "extraction";
+    const CONTEXT: Context = Context::Extraction;
     const TABLES: &'static [&'static str] = &["extraction_jobs"];
-    const AGGREGATES: &'static [&'static str] = &[ExtractionJob::TYPE];
 
     type Rows = ExtractionRows;
-
-    const WITHDRAWALS: Withdrawals = withdrawals::EXTRACTION;
 }
 
 #[async_trait]

@@ -2,6 +2,7 @@ use std::collections::HashSet;
 
 use async_trait::async_trait;
 use signalbox_domain::{
+    catalog::Context,
     fleet::{
         Firmware, FirmwareEvent, InstanceStatus, MappingChanges, MappingSpec, NewInstance, NewPackage,
         PluginInstance, PluginInstanceEvent, PluginPackage, PluginPackageEvent,
@@ -19,7 +20,6 @@ use super::{
 use crate::{
     ApplyError, Projection, Rows,
     table::{Table, changed_ids},
-    withdrawals::{self, Withdrawals},
 };
 
 /// Folds packages of plugins, their instances, and firmware updates.
@@ -43,7 +43,7 @@ pub struct FleetRows {
 }
 
 impl Projection for FleetProjection {
-    const NAME: &'static str = "fleet";
+    const CONTEXT: Context = Context::Fleet;
     const TABLES: &'static [&'static str] = &[
         "plugin_packages",
         "plugin_instances",
@@ -51,11 +51,8 @@ impl Projection for FleetProjection {
         "firmware_updates",
         "firmware_installation",
     ];
-    const AGGREGATES: &'static [&'static str] = &[PluginPackage::TYPE, PluginInstance::TYPE, Firmware::TYPE];
 
     type Rows = FleetRows;
-
-    const WITHDRAWALS: Withdrawals = withdrawals::FLEET;
 }
 
 #[async_trait]

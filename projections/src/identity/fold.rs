@@ -2,6 +2,7 @@ use std::collections::HashMap;
 
 use async_trait::async_trait;
 use signalbox_domain::{
+    catalog::Context,
     identity::{ApiToken, ApiTokenEvent, ExternalIdentity, Session, SessionEvent, User, UserEvent},
     kernel::Decider,
 };
@@ -13,7 +14,6 @@ use super::{ApiTokenRow, RemovedIdentityRow, SessionRow, UserRow};
 use crate::{
     ApplyError, Projection, Rows,
     table::{ReadRow, Table, changed_ids},
-    withdrawals::{self, Withdrawals},
 };
 
 /// Folds users, sessions and API tokens.
@@ -38,13 +38,10 @@ pub struct IdentityRows {
 }
 
 impl Projection for IdentityProjection {
-    const NAME: &'static str = "identity";
+    const CONTEXT: Context = Context::Identity;
     const TABLES: &'static [&'static str] = &["users", "removed_identities", "sessions", "api_tokens"];
-    const AGGREGATES: &'static [&'static str] = &[User::TYPE, Session::TYPE, ApiToken::TYPE];
 
     type Rows = IdentityRows;
-
-    const WITHDRAWALS: Withdrawals = withdrawals::IDENTITY;
 }
 
 #[async_trait]

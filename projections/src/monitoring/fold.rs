@@ -1,5 +1,6 @@
 use async_trait::async_trait;
 use signalbox_domain::{
+    catalog::Context,
     kernel::Decider,
     monitoring::{
         Channel, ChannelEvent, ChannelSpec, Dashboard, DashboardEvent, Experiment, ExperimentEvent, LogEntry,
@@ -18,7 +19,6 @@ use super::{
 use crate::{
     ApplyError, Projection, Rows,
     table::{Table, changed_ids},
-    withdrawals::{self, Withdrawals},
 };
 
 /// Folds channels, experiments, dashboards and log entries.
@@ -41,15 +41,11 @@ pub struct MonitoringRows {
 }
 
 impl Projection for MonitoringProjection {
-    const NAME: &'static str = "monitoring";
+    const CONTEXT: Context = Context::Monitoring;
     const TABLES: &'static [&'static str] =
         &["channels", "experiments", "dashboards", "widgets", "log_entries"];
-    const AGGREGATES: &'static [&'static str] =
-        &[Channel::TYPE, Experiment::TYPE, Dashboard::TYPE, LogEntry::TYPE];
 
     type Rows = MonitoringRows;
-
-    const WITHDRAWALS: Withdrawals = withdrawals::MONITORING;
 }
 
 #[async_trait]

@@ -3,13 +3,8 @@ use serde::Serialize;
 use serde_json::Value;
 use signalbox_boxed::boxed;
 use signalbox_domain::{
-    automation::{Alarm, Contact, DeliveryBatch, Health, ReportedReading, Rule, Webhook},
-    extraction::ExtractionJob,
-    fleet::{Firmware, PluginInstance, PluginPackage},
-    identity::{ApiToken, Session, User},
+    catalog::{Aggregate, Visitor},
     kernel::Decider,
-    monitoring::{Channel, Dashboard, Experiment, LogEntry},
-    transfer::{Agent, AgentToken, Job, Transfer},
 };
 use signalbox_event_store::{DecodeError, Moment, RecordedEvent, SearchError, read_stream_after};
 use sqlx::PgPool;
@@ -109,32 +104,16 @@ impl<D: Decider> Folding for Folded<D> {
 }
 
 fn begin(aggregate_type: &str) -> Option<Box<dyn Folding>> {
-    fn of<D: Decider>() -> Option<Box<dyn Folding>> {
-        Some(Box::new(Folded(D::default())))
-    }
-    match aggregate_type {
-        Agent::TYPE => of::<Agent>(),
-        AgentToken::TYPE => of::<AgentToken>(),
-        Alarm::TYPE => of::<Alarm>(),
-        ApiToken::TYPE => of::<ApiToken>(),
-        Channel::TYPE => of::<Channel>(),
-        Contact::TYPE => of::<Contact>(),
-        DeliveryBatch::TYPE => of::<DeliveryBatch>(),
-        Dashboard::TYPE => of::<Dashboard>(),
-        Experiment::TYPE => of::<Experiment>(),
-        ExtractionJob::TYPE => of::<ExtractionJob>(),
-        Firmware::TYPE => of::<Firmware>(),
-        Health::TYPE => of::<Health>(),
-        Job::TYPE => of::<Job>(),
-        LogEntry::TYPE => of::<LogEntry>(),
-        PluginInstance::TYPE => of::<PluginInstance>(),
-        PluginPackage::TYPE => of::<PluginPackage>(),
-        ReportedReading::TYPE => of::<ReportedReading>(),
-        Rule::TYPE => of::<Rule>(),
-        Session::TYPE => of::<Session>(),
-        Transfer::TYPE => of::<Transfer>(),
-        User::TYPE => of::<User>(),
-        Webhook::TYPE => of::<Webhook>(),
-        _ => None,
+    Aggregate::of_word(aggregate_type).map(|aggregate| aggregate.accept(Begin))
+}
+
+/// Makes an aggregate without events.
+struct Begin;
+
+impl Visitor for Begin {
+    type Output = Box<dyn Folding>;
+
+    fn visit<D: Decider>(self) -> Box<dyn Folding> {
+        Box::new(Folded(D::default()))
     }
 }

@@ -8,7 +8,9 @@ use super::{
     table::{bump_revision, report},
     withdraw,
 };
-use crate::{ApplyError, Poison, Projection, Rows, StepError, projection::catch_panic};
+use crate::{
+    ApplyError, Poison, Projection, Rows, StepError, projection::catch_panic, withdrawals::withdrawing,
+};
 
 /// Result of a retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,10 +82,10 @@ async fn retry_batch<P: Projection>(
     let next = behind.keys().into_iter().next();
     if poison.is_some() || next.is_some() {
         // The events before may have restored access that later ones withdraw.
-        let words: Vec<_> = P::WITHDRAWALS.iter().map(|(word, _)| *word).collect();
+        let words = withdrawing(P::CONTEXT);
         let sequence = poison.as_ref().map_or(next_sequence, |poison| poison.key.sequence);
         for key in stream_keys(&mut transaction, stream.key(), sequence, last, &words).await? {
-            withdraw::<P>(&mut transaction, "read", &key).await?;
+            withdraw(&mut transaction, "read", &key).await?;
         }
     }
     let mut moved = None;

@@ -3,6 +3,7 @@ use std::collections::{HashMap, HashSet};
 use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_domain::{
+    catalog::Context,
     kernel::Decider,
     transfer::{
         Agent, AgentEvent, AgentToken, AgentTokenEvent, Job, JobEvent, JobSpec, Leg, NewJob, NewTransfer,
@@ -17,7 +18,6 @@ use super::{AgentRow, AgentTokenRow, JobRow, TransferFileRow, TransferRow, rows:
 use crate::{
     ApplyError, Projection, Rows,
     table::{Table, changed_ids},
-    withdrawals::{self, Withdrawals},
     write::{insert, upsert},
 };
 
@@ -51,14 +51,11 @@ pub struct TransferRows {
 }
 
 impl Projection for TransferProjection {
-    const NAME: &'static str = "transfer";
+    const CONTEXT: Context = Context::Transfer;
     const TABLES: &'static [&'static str] =
         &["agents", "agent_tokens", "jobs", "transfers", "transfer_files", "removed_numbers"];
-    const AGGREGATES: &'static [&'static str] = &[Agent::TYPE, AgentToken::TYPE, Job::TYPE, Transfer::TYPE];
 
     type Rows = TransferRows;
-
-    const WITHDRAWALS: Withdrawals = withdrawals::TRANSFER;
 }
 
 #[async_trait]

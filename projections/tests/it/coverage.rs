@@ -86,23 +86,6 @@ async fn every_event_changes_its_read_model_or_is_listed_as_without_effect() {
 }
 
 #[test]
-fn every_aggregate_belongs_to_exactly_one_projection() {
-    let projections = [
-        AutomationProjection::AGGREGATES,
-        ExtractionProjection::AGGREGATES,
-        FleetProjection::AGGREGATES,
-        IdentityProjection::AGGREGATES,
-        MonitoringProjection::AGGREGATES,
-        TransferProjection::AGGREGATES,
-    ];
-    for event in log() {
-        let owners =
-            projections.iter().filter(|aggregates| aggregates.contains(&event.aggregate_type.as_str()));
-        assert_eq!(owners.count(), 1, "{}", event.aggregate_type);
-    }
-}
-
-#[test]
 fn every_table_of_read_models_belongs_to_exactly_one_projection() {
     // Of all projections.
     const SHARED: [&str; 2] = ["checkpoints", "poisonous_events"];

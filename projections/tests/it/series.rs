@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashSet};
 use chrono::{DateTime, TimeDelta, Utc};
 use rand::{Rng, SeedableRng, rngs::StdRng, seq::IndexedRandom};
 use signalbox_clock::Clock;
-use signalbox_database::on_behalf;
 use signalbox_datapoint_log::{
     Appender, Batch, ChunkPoint, Origin, Point, Tombstone, append_tombstone, codec::encode_block, micros,
     moment,
@@ -17,7 +16,7 @@ use signalbox_projections::{
         buckets, drop_old_days, drop_old_rollups, latest, list, rebuild_series, series,
     },
 };
-use signalbox_test_support::{eventually, fresh_database, seconds};
+use signalbox_test_support::fresh_database;
 use sqlx::PgPool;
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -25,7 +24,9 @@ use uuid::Uuid;
 use crate::world::at;
 
 mod damage;
+mod exports;
 mod retention;
+mod rollups;
 
 const HOUR: i64 = 3_600_000_000;
 
@@ -458,160 +459,4 @@ async fn points_after_a_clock_that_was_ahead_are_shown() {
     log.check(random).await;
     assert_eq!(rebuild_series(&log.pool).await.unwrap().differences, 0);
     log.check(random).await;
-}
-
-#[tokio::test]
-async fn a_query_whose_caller_has_gone_away_ends_at_the_server() {
-    let mut log = Log::new().await;
-    log.append(vec![Point { channel: 1, time: micros(at(0)), value: 1.0 }]).await;
-    log.fold().await;
-    let mut blocker = signalbox_database::begin(&log.pool, "BEGIN").await.unwrap();
-    sqlx::query("LOCK TABLE series.hours IN ACCESS EXCLUSIVE MODE").execute(&mut *blocker).await.unwrap();
-    let waiting = async || {
-        let waiting = "SELECT count(*) FROM pg_stat_activity
-                        WHERE datname = current_database() AND wait_event_type = 'Lock'";
-        sqlx::query_scalar::<_, i64>(waiting).fetch_one(&log.pool).await.unwrap()
-    };
-    let pool = log.pool.clone();
-    let page = Page { limit: 1, offset: 0 };
-    let query = async move { list(&pool, ListFilter::default(), order("newest"), page).await.is_ok() };
-    let query = tokio::spawn(on_behalf((), query));
-    eventually(seconds(10), async || waiting().await == 1).await;
-    query.abort();
-    eventually(seconds(10), async || waiting().await == 0).await;
-    blocker.rollback().await.unwrap();
-    assert_eq!(list(&log.pool, ListFilter::default(), order("newest"), page).await.unwrap().total, 1);
-}
-
-#[tokio::test]
-async fn an_export_holds_no_snapshot_and_shows_what_was_there_when_it_began() {
-    let mut log = Log::new().await;
-    let random = &mut StdRng::seed_from_u64(17);
-    for _ in 0..6 {
-        log.append(points(random, micros(log.clock.now()))).await;
-    }
-    log.fold().await;
-    log.append(points(random, micros(log.clock.now()))).await;
-    let span = ExportSpan { from: DateTime::UNIX_EPOCH, ..ExportSpan::default() };
-    let mut export = Export::begin(&log.pool, span).await.unwrap().in_slices_of(7);
-    let expected = log.expected(|_| true);
-    let mut found = Vec::new();
-    while let Some(slice) = export.next().await.unwrap() {
-        found.extend(slice);
-        let open = "SELECT count(*) FROM pg_stat_activity
-                     WHERE datname = current_database() AND backend_xmin IS NOT NULL AND pid <> pg_backend_pid()";
-        let open = async || sqlx::query_scalar::<_, i64>(open).fetch_one(&log.pool).await.unwrap();
-        eventually(seconds(10), async || open().await == 0).await;
-        if random.random_bool(0.2) {
-            log.append(points(random, micros(log.clock.now()))).await;
-            log.fold().await;
-        }
-    }
-    assert_eq!(found, expected);
-}
-
-#[tokio::test]
-async fn the_total_of_many_matches_is_estimated_and_pages_are_exact() {
-    let mut log = Log::new().await;
-    let start = micros(at(0)).div_euclid(HOUR) * HOUR;
-    for hour in 0..3 {
-        let time = |nth: i64| start + hour * HOUR + nth * (HOUR / 50_000);
-        log.append((0..50_000).map(|nth| Point { channel: 1, time: time(nth), value: nth as f64 }).collect())
-            .await;
-        log.fold().await;
-    }
-    let whole =
-        list(&log.pool, ListFilter::default(), order("newest"), Page { limit: 1, offset: 0 }).await.unwrap();
-    assert_eq!((whole.total, whole.is_estimated), (150_000, false));
-    let (from, to) = (start + HOUR / 2, start + 5 * HOUR / 2);
-    let filter = ListFilter { channels: None, from: Some(moment(from)), to: Some(moment(to)) };
-    let mut expected = log.expected(|point| (from..to).contains(&point.point.time));
-    for sort in ["oldest", "newest"] {
-        for offset in [0, 24_990, 25_000, 99_990] {
-            let found =
-                list(&log.pool, filter.clone(), order(sort), Page { limit: 25, offset }).await.unwrap();
-            assert!(found.is_estimated && (99_000..=101_000).contains(&found.total), "{}", found.total);
-            let page: Vec<_> = expected.iter().copied().skip(offset as usize).take(25).collect();
-            assert_eq!(found.points, page, "{sort} after {offset}");
-        }
-        expected.reverse();
-    }
-}
-
-#[tokio::test]
-async fn hours_count_what_their_chunks_hold() {
-    let random = &mut StdRng::seed_from_u64(19);
-    let mut log = Log::new().await;
-    for _ in 0..20 {
-        log.clock.advance(TimeDelta::hours(9));
-        log.append(points(random, micros(log.clock.now()))).await;
-        let any = random.random_range(0..log.known.len());
-        log.delete(any).await;
-        log.fold().await;
-    }
-    let differences = "SELECT count(*) FROM (SELECT hour, day, sum(count) AS count FROM series.chunks GROUP BY hour, day) c
-        FULL JOIN (SELECT * FROM series.hours WHERE count > 0) h USING (hour, day) WHERE c.count IS DISTINCT FROM h.count";
-    let differences = async || sqlx::query_scalar::<_, i64>(differences).fetch_one(&log.pool).await.unwrap();
-    assert_eq!(differences().await, 0);
-    drop_old_days(&log.pool, at(0).date_naive() + TimeDelta::days(3)).await.unwrap();
-    assert_eq!(differences().await, 0);
-    rebuild_series(&log.pool).await.unwrap();
-    assert_eq!(differences().await, 0);
-}
-
-/// A process of an earlier version folds chunks and leaves the roll-ups behind.
-#[tokio::test]
-async fn roll_ups_that_missed_a_fold_are_made_again() {
-    let random = &mut StdRng::seed_from_u64(41);
-    let mut log = Log::new().await;
-    for _ in 0..12 {
-        log.clock.advance(TimeDelta::hours(7));
-        log.append(points(random, micros(log.clock.now()))).await;
-        log.delete(random.random_range(0..log.known.len())).await;
-        log.fold().await;
-    }
-    let left_behind = "UPDATE series.rollup_progress SET position = position - 1";
-    sqlx::query(left_behind).execute(&log.pool).await.unwrap();
-    sqlx::query("UPDATE series.rollups SET count = count + 1").execute(&log.pool).await.unwrap();
-    for _ in 0..5 {
-        log.check_buckets(random).await;
-    }
-    let pool = log.pool.clone();
-    let days = async |table: &str| -> i64 {
-        let sql = format!("SELECT count(DISTINCT day) FROM series.{table}");
-        sqlx::query_scalar(&sql).fetch_one(&pool).await.unwrap()
-    };
-    let all = days("chunks").await;
-    assert!(all > 2, "{all}");
-    log.append(points(random, micros(log.clock.now()))).await;
-    assert_ne!(log.folder.step().await.unwrap(), FoldStep::Idle);
-    let left = async || -> i64 {
-        sqlx::query_scalar("SELECT count(*) FROM series.unrolled_days").fetch_one(&pool).await.unwrap()
-    };
-    assert!(left().await >= all, "each step makes those of one day");
-    // Late values and deletions reach days with roll-ups and days without.
-    while left().await > 0 {
-        log.append(points(random, micros(log.clock.now()))).await;
-        log.delete(random.random_range(0..log.known.len())).await;
-        log.folder.step().await.unwrap();
-        log.check_buckets(random).await;
-    }
-    log.fold().await;
-    assert_eq!(days("rollups").await, days("chunks").await);
-    log.check_buckets(random).await;
-    assert_eq!(rebuild_series(&log.pool).await.unwrap().differences, 0);
-    log.check_buckets(random).await;
-}
-
-#[tokio::test]
-async fn a_rebuild_reports_wrong_roll_ups_and_repairs_them() {
-    let random = &mut StdRng::seed_from_u64(42);
-    let mut log = Log::new().await;
-    log.append(points(random, micros(log.clock.now()))).await;
-    log.fold().await;
-    let wrong = "UPDATE series.rollups SET max = max + 1 WHERE channel = (SELECT min(channel) FROM series.rollups) AND span = 24";
-    let changed = sqlx::query(wrong).execute(&log.pool).await.unwrap().rows_affected();
-    assert_eq!(rebuild_series(&log.pool).await.unwrap().differences, changed as i64);
-    assert_eq!(rebuild_series(&log.pool).await.unwrap().differences, 0);
-    log.check_buckets(random).await;
 }

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use chrono::DateTime;
 use serde_json::{Value, json};
+use signalbox_domain::catalog::Context;
 use signalbox_projections::{
-    Projection, automation::AutomationProjection, compare, extraction::ExtractionProjection,
-    fleet::FleetProjection, identity::IdentityProjection, monitoring::MonitoringProjection,
+    automation::AutomationProjection, compare, fleet::FleetProjection, monitoring::MonitoringProjection,
     set_aside_streams, transfer::TransferProjection, transfer::queries::due_jobs,
+    withdrawing as withdrawing_in,
 };
 use uuid::Uuid;
 
@@ -34,18 +35,7 @@ const WITHOUT_WITHDRAWAL: [(&str, &str); 8] = [
 
 /// The words of all events that have statements.
 fn withdrawing() -> Vec<&'static str> {
-    [
-        AutomationProjection::WITHDRAWALS,
-        ExtractionProjection::WITHDRAWALS,
-        FleetProjection::WITHDRAWALS,
-        IdentityProjection::WITHDRAWALS,
-        MonitoringProjection::WITHDRAWALS,
-        TransferProjection::WITHDRAWALS,
-    ]
-    .concat()
-    .into_iter()
-    .map(|(word, _)| word)
-    .collect()
+    Context::ALL.iter().flat_map(|context| withdrawing_in(*context)).collect()
 }
 
 fn sample(word: &str) -> Sample {

@@ -85,9 +85,8 @@ impl Attempt {
 
     /// Remembers the text before the job is seen to have completed, so that the next identical request finds it.
     async fn remember(&self, key: &CacheKey, options: &Options, extraction: &Extraction) {
-        let origin = Origin::Job(self.row.id);
         let remembered = async {
-            if self.may_remember(extraction).await? {
+            if let Some(origin) = self.origin(extraction).await? {
                 self.texts().remember(key, options, extraction, &origin).await?;
             }
             Ok::<_, WorkerError>(())
@@ -213,16 +212,18 @@ impl Attempt {
         Ok(())
     }
 
-    /// Whether the text may be kept a second time, for those who send the same document.
-    async fn may_remember(&self, extraction: &Extraction) -> Result<bool, WorkerError> {
+    /// The principal that the text counts against if it is kept a second time, for those who send the same document; none if
+    /// it has no room.
+    async fn origin(&self, extraction: &Extraction) -> Result<Option<Origin>, WorkerError> {
         if self.row.owner_id.is_some() {
-            return Ok(true);
+            return Ok(Some(Origin::User));
         }
         let pool = &self.context.pool;
-        let Some(network) = anonymous::network_of(pool, self.row.id).await? else { return Ok(false) };
+        let Some(network) = anonymous::network_of(pool, self.row.id).await? else { return Ok(None) };
         // The job's own text needs the same room afterwards.
         let bytes = 2 * Texts::encode(extraction)?.len();
-        Ok(anonymous::kept(pool, &network).await?.has_room(length(bytes), self.limits()))
+        let has_room = anonymous::kept(pool, &network).await?.has_room(length(bytes), self.limits());
+        Ok(has_room.then_some(Origin::Network(network)))
     }
 
     /// Limits of the bytes kept for callers without a login.

@@ -1,6 +1,7 @@
 //! Finds or creates the account of a person who logs in through the provider.
 
 use sha2::{Digest, Sha256};
+use signalbox_clock::Clock;
 use signalbox_domain::{
     identity::{ExternalIdentity, NewUser, Role, User, UserCommand},
     kernel::{Actor, Rejection},
@@ -10,7 +11,10 @@ use signalbox_projections::identity::{UserRow, queries};
 use uuid::Uuid;
 
 use super::{SingleSignOn, failure::Failure};
-use crate::{context::RequestContext, state::State};
+use crate::{
+    context::RequestContext,
+    services::{commands::Commands, replica::Database},
+};
 
 /// How often the account is looked for again after a name was taken, or somebody was faster.
 const ATTEMPTS: usize = 4;
@@ -19,25 +23,29 @@ const NAME_LETTERS: usize = 50;
 
 /// The account of `person`: the one that is linked, else the one with the same verified address, else a new one.
 pub(super) async fn find_or_make(
-    state: &State,
+    database: &Database,
+    commands: &Commands,
+    clock: &Clock,
     sso: &SingleSignOn,
     context: &RequestContext,
     person: &Person,
 ) -> Result<UserRow, Failure> {
     for attempt in 0..ATTEMPTS {
-        if let Some(user) = queries::user_by_identity(&state.pool, &person.issuer, &person.subject).await? {
+        if let Some(user) =
+            queries::user_by_identity(&database.primary, &person.issuer, &person.subject).await?
+        {
             return Ok(user);
         }
         let email = verified_email(person)?;
-        let known = queries::user_by_email(&state.pool, email).await?;
+        let known = queries::user_by_email(&database.primary, email).await?;
         // Letters beyond ASCII that only look alike in lower case are another address.
         let known = known.filter(|user| user.email.eq_ignore_ascii_case(email));
         let (id, command) = match known {
             Some(user) if user.role == Role::Admin.as_str() => return Err(Failure::AdminAccount),
             Some(user) => (user.id, UserCommand::Link(identity(sso, person))),
-            None => (state.clock.new_id(), creation(state, sso, person, email, attempt).await?),
+            None => (clock.new_id(), creation(database, sso, person, email, attempt).await?),
         };
-        match write(state, context, id, &command, attempt).await {
+        match write(commands, context, id, &command, attempt).await {
             Ok(()) => {}
             Err(rejection) if rejection.code.ends_with("_taken") => {}
             Err(rejection) => return Err(rejection.into()),
@@ -52,13 +60,13 @@ fn verified_email(person: &Person) -> Result<&str, Failure> {
 }
 
 async fn creation(
-    state: &State,
+    database: &Database,
     sso: &SingleSignOn,
     person: &Person,
     email: &str,
     attempt: usize,
 ) -> Result<UserCommand, Failure> {
-    if queries::is_removed_identity(&state.pool, &person.issuer, &person.subject).await? {
+    if queries::is_removed_identity(&database.primary, &person.issuer, &person.subject).await? {
         return Err(Failure::Deleted);
     }
     if !sso.create_users {
@@ -75,7 +83,7 @@ async fn creation(
 }
 
 async fn write(
-    state: &State,
+    commands: &Commands,
     context: &RequestContext,
     id: Uuid,
     command: &UserCommand,
@@ -83,7 +91,7 @@ async fn write(
 ) -> Result<(), Rejection> {
     let actor = Actor::system("single-sign-on");
     let metadata = context.metadata(actor, &format!("link identity, attempt {attempt}"));
-    state.write::<User>(id, None, &metadata, command).await.map(drop)
+    commands.write::<User>(id, None, &metadata, command).await.map(drop)
 }
 
 fn identity(sso: &SingleSignOn, person: &Person) -> ExternalIdentity {

@@ -8,7 +8,7 @@ use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::attempt::random_secret;
-use crate::{auth::hash_secret, problem::Problem, state::State};
+use crate::{auth::hash_secret, problem::Problem, services::replica::Database};
 
 /// How long a code is valid.
 pub(super) const LIFE: TimeDelta = TimeDelta::seconds(60);
@@ -20,10 +20,10 @@ pub(super) struct Issued {
 }
 
 /// A new code for `user`.
-pub(super) async fn issue(state: &State, user: Uuid) -> Result<Issued, Problem> {
+pub(super) async fn issue(database: &Database, user: Uuid) -> Result<Issued, Problem> {
     let secret = || random_secret().map_err(|error| Problem::internal(&error));
     let issued = Issued { code: secret()?, browser: secret()? };
-    let expires_at = state.server_time().await? + LIFE;
+    let expires_at = database.time().await? + LIFE;
     sqlx::query(
         "INSERT INTO ops.login_codes (code_sha256, browser_sha256, user_id, expires_at) VALUES ($1, $2, $3, $4)",
     )
@@ -31,18 +31,18 @@ pub(super) async fn issue(state: &State, user: Uuid) -> Result<Issued, Problem> 
     .bind(hash_secret(&issued.browser).as_str())
     .bind(user)
     .bind(expires_at)
-    .execute(&state.pool)
+    .execute(&database.primary)
     .await?;
     Ok(issued)
 }
 
 /// The user of `code`, if the browser has this secret. The code is void from then on, whether it was in time or not.
 pub(super) async fn redeem(
-    state: &State,
+    database: &Database,
     code: &str,
     browser: Option<&str>,
 ) -> Result<Option<Uuid>, sqlx::Error> {
-    let now = state.server_time().await?;
+    let now = database.time().await?;
     let found: Option<(Uuid, bool)> = sqlx::query_as(
         "DELETE FROM ops.login_codes WHERE code_sha256 = $1
          RETURNING user_id, expires_at > $2 AND browser_sha256 IS NOT DISTINCT FROM $3",
@@ -50,7 +50,7 @@ pub(super) async fn redeem(
     .bind(hash_secret(code).as_str())
     .bind(now)
     .bind(browser.map(|secret| hash_secret(secret).to_string()).unwrap_or_default())
-    .fetch_optional(&state.pool)
+    .fetch_optional(&database.primary)
     .await?;
     Ok(found.and_then(|(user, is_valid)| is_valid.then_some(user)))
 }

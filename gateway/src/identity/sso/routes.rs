@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use axum::{
     Json,
     extract::State,
@@ -22,9 +24,10 @@ use crate::{
         api_login::ApiLoginOut,
         login::{start_session, throttle_address},
         login_log,
+        services::LoginServices,
     },
     problem::{Problem, ProblemKind, ProblemOut},
-    state::{AppState, State as Gateway},
+    services::{auth::Keys, replica::Database},
 };
 
 /// Whether people can log in at an identity provider.
@@ -61,8 +64,8 @@ pub(crate) struct SsoCodeIn {
 /// Whether single sign-on is set up, and where it begins.
 #[utoipa::path(get, path = "/api/v1/auth/sso/config", tag = "auth", operation_id = "sso_config",
     responses((status = 200, body = SsoConfigOut)))]
-pub(crate) async fn config(State(state): State<AppState>) -> Json<SsoConfigOut> {
-    Json(match &state.sso {
+pub(crate) async fn config(State(sso): State<Option<Arc<SingleSignOn>>>) -> Json<SsoConfigOut> {
+    Json(match &sso {
         Some(sso) => SsoConfigOut {
             enabled: true,
             provider_name: sso.provider_name.clone(),
@@ -75,13 +78,17 @@ pub(crate) async fn config(State(state): State<AppState>) -> Json<SsoConfigOut> 
 /// Begin a login: sends the browser to the identity provider, or to the front end with an `error` when that cannot be used.
 #[utoipa::path(get, path = "/api/v1/auth/sso/authorize", tag = "auth", operation_id = "sso_authorize",
     responses((status = 307, description = "Location is the provider's page for logging in"), (status = 404, body = ProblemOut)))]
-pub(crate) async fn authorize(State(state): State<AppState>) -> Result<Response, Problem> {
-    let sso = enabled(&state)?;
+pub(crate) async fn authorize(
+    State(database): State<Database>,
+    State(keys): State<Arc<Keys>>,
+    State(sso): State<Option<Arc<SingleSignOn>>>,
+) -> Result<Response, Problem> {
+    let sso = enabled(&sso)?;
     let secret = attempt::random_secret().map_err(|error| Problem::internal(&error))?;
     // Another gateway may resume it.
-    let now = state.server_time().await?;
-    let begun = attempt::begin(&state.keys, &secret, now)
-        .ok_or_else(|| Problem::internal(&"there is no signing key"))?;
+    let now = database.time().await?;
+    let begun =
+        attempt::begin(&keys, &secret, now).ok_or_else(|| Problem::internal(&"there is no signing key"))?;
     let (to, cookie) = match sso.provider.authorization_url(&begun).await {
         Ok(url) => (url.to_string(), sso.set_cookie(&secret, attempt::LIFE.num_seconds(), SameSite::Lax)),
         Err(error) => (explain(sso, error.into()), None),
@@ -94,15 +101,15 @@ pub(crate) async fn authorize(State(state): State<AppState>) -> Result<Response,
 #[utoipa::path(get, path = "/api/v1/auth/sso/callback", tag = "auth", operation_id = "sso_callback", params(CallbackParams),
     responses((status = 307, description = "Location is the front end"), (status = 404, body = ProblemOut)))]
 pub(crate) async fn callback(
-    State(state): State<AppState>,
+    State(services): State<LoginServices>,
     context: RequestContext,
     address: ClientAddress,
     headers: HeaderMap,
     params: Result<Params<CallbackParams>, Problem>,
 ) -> Result<Response, Problem> {
-    let sso = enabled(&state)?;
+    let sso = enabled(&services.sso)?;
     let params = params.map(|Params(params)| params).unwrap_or_default();
-    let (to, cookie) = match log_in(&state, sso, &context, &address, &headers, params).await {
+    let (to, cookie) = match log_in(&services, sso, &context, &address, &headers, params).await {
         Ok(Issued { code, browser }) => {
             let cookie = sso.set_cookie(&browser, codes::LIFE.num_seconds(), sso.same_site_of_front_end());
             (sso.front_end(&[("code", &code)]), cookie)
@@ -110,7 +117,15 @@ pub(crate) async fn callback(
         Err(failure) => {
             // What the limits turn away is not written down: it has no bounds.
             if failure != Failure::TooMany {
-                login_log::note_sso_failure(&state, &context, &address, &failure.to_string()).await;
+                login_log::note_sso_failure(
+                    &services.commands,
+                    &services.clock,
+                    &services.failed_logins,
+                    &context,
+                    &address,
+                    &failure.to_string(),
+                )
+                .await;
             }
             (explain(sso, failure), sso.set_cookie("", 0, SameSite::Lax))
         }
@@ -123,60 +138,80 @@ pub(crate) async fn callback(
 #[utoipa::path(post, path = "/api/v1/auth/sso/exchange", tag = "auth", operation_id = "sso_exchange", request_body = SsoCodeIn,
     responses((status = 200, body = ApiLoginOut), (status = 400, body = ProblemOut), (status = 422, body = ProblemOut), (status = 429, body = ProblemOut)))]
 pub(crate) async fn exchange(
-    State(state): State<AppState>,
+    State(services): State<LoginServices>,
     context: RequestContext,
     address: ClientAddress,
     headers: HeaderMap,
     JsonBody(SsoCodeIn { code }): JsonBody<SsoCodeIn>,
 ) -> Result<Response, Problem> {
-    throttle_address(&state, &address)?;
-    let browser = state.sso.as_ref().and_then(|sso| sso.cookie(&headers));
-    let Some(user) = user_of(&state, &code, browser).await? else {
+    throttle_address(&services.config, &services.clock, &services.limiter, &address)?;
+    let browser = services.sso.as_ref().and_then(|sso| sso.cookie(&headers));
+    let Some(user) = user_of(&services.database, &code, browser).await? else {
         let detail =
             "This code is unknown, used, older than 60 s, or another browser's: begin the login again.";
         return Err(Problem::new(ProblemKind::Malformed, "invalid_code", detail));
     };
-    let started = start_session(&state, &context, user).await?;
-    login_log::note_success(&state, &context, &address, &started.user).await;
+    let started = start_session(
+        &services.commands,
+        &services.config,
+        &services.server_clock,
+        &services.keys,
+        &context,
+        user,
+    )
+    .await?;
+    login_log::note_success(&services.commands, &services.clock, &context, &address, &started.user).await;
     Ok(answer::secret(started.written, StatusCode::OK, None, &ApiLoginOut::from(started)))
 }
 
 /// The code for the front end.
 async fn log_in(
-    state: &Gateway,
+    services: &LoginServices,
     sso: &SingleSignOn,
     context: &RequestContext,
     address: &ClientAddress,
     headers: &HeaderMap,
     params: CallbackParams,
 ) -> Result<Issued, Failure> {
-    throttle_address(state, address)?;
+    throttle_address(&services.config, &services.clock, &services.limiter, address)?;
     let CallbackParams { code, state: came_back, iss, error } = params;
     let (secret, came_back) = sso.cookie(headers).zip(came_back).ok_or(Failure::State)?;
-    let now = state.server_time().await?;
-    let begun = attempt::resume(&state.keys, secret, &came_back, now).ok_or(Failure::State)?;
+    let now = services.database.time().await?;
+    let begun = attempt::resume(&services.keys, secret, &came_back, now).ok_or(Failure::State)?;
     let code = match (code, error) {
         (_, Some(error)) => return Err(Failure::from_provider(&error)),
         (Some(code), None) => code,
         (None, None) => return Err(Failure::Refused),
     };
     let person = sso.provider.redeem(&code, iss.as_deref(), &begun, now).await?;
-    let user = accounts::find_or_make(state, sso, context, &person).await?;
-    Ok(codes::issue(state, user.id).await?)
+    let user = accounts::find_or_make(
+        &services.database,
+        &services.commands,
+        &services.clock,
+        sso,
+        context,
+        &person,
+    )
+    .await?;
+    Ok(codes::issue(&services.database, user.id).await?)
 }
 
 /// The user of a code, who may have been deleted since.
-async fn user_of(state: &Gateway, code: &str, browser: Option<&str>) -> Result<Option<UserRow>, sqlx::Error> {
-    match codes::redeem(state, code, browser).await? {
-        Some(user) => queries::user(&state.pool, user).await,
+async fn user_of(
+    database: &Database,
+    code: &str,
+    browser: Option<&str>,
+) -> Result<Option<UserRow>, sqlx::Error> {
+    match codes::redeem(database, code, browser).await? {
+        Some(user) => queries::user(&database.primary, user).await,
         None => Ok(None),
     }
 }
 
-fn enabled(state: &Gateway) -> Result<&SingleSignOn, Problem> {
+fn enabled(sso: &Option<Arc<SingleSignOn>>) -> Result<&SingleSignOn, Problem> {
     let missing =
         || Problem::new(ProblemKind::NotFound, "sso_disabled", "Single sign-on is not set up here.");
-    state.sso.as_ref().ok_or_else(missing)
+    sso.as_deref().ok_or_else(missing)
 }
 
 fn explain(sso: &SingleSignOn, failure: Failure) -> String {

@@ -5,7 +5,14 @@ use signalbox_datapoint_log::{Point, micros};
 use uuid::Uuid;
 
 use super::item::Item;
-use crate::{problem::Problem, services::catalog::Catalog, state::State};
+use crate::{
+    problem::Problem,
+    services::{
+        catalog::{Catalog, Catalogs},
+        living_channels::LivingChannels,
+        replica::Database,
+    },
+};
 
 /// How far in the future a device's clock may be.
 const AHEAD: TimeDelta = TimeDelta::minutes(10);
@@ -44,16 +51,22 @@ pub(super) struct Checked {
 }
 
 /// Checks items that arrive at `now`.
-pub(super) async fn check(state: &State, items: &[Item], now: DateTime<Utc>) -> Result<Checked, Problem> {
-    let catalog = state.catalogs.fresh().await?;
+pub(super) async fn check(
+    database: &Database,
+    catalogs: &Catalogs,
+    living_channels: &LivingChannels,
+    items: &[Item],
+    now: DateTime<Utc>,
+) -> Result<Checked, Problem> {
+    let catalog = catalogs.fresh().await?;
     let ids: HashSet<Uuid> = items.iter().filter_map(|item| item.channel).collect();
     let is_known = |id: &Uuid| catalog.live_channel(*id).is_some();
-    let catalog = if ids.iter().all(is_known) { catalog } else { state.catalogs.newest().await? };
+    let catalog = if ids.iter().all(is_known) { catalog } else { catalogs.newest().await? };
     let known: HashSet<Uuid> = ids.into_iter().filter(|id| catalog.live_channel(*id).is_some()).collect();
     if known.is_empty() {
         return Ok(check_with(&catalog, items, &known, now));
     }
-    let living = state.living_channels.among(&state.pool, &known).await?;
+    let living = living_channels.among(&database.primary, &known).await?;
     Ok(check_with(&catalog, items, &living, now))
 }
 

@@ -16,10 +16,24 @@ pub(crate) use self::{
     source::{Repetition, Source},
 };
 
+use std::sync::Arc;
+
+use signalbox_clock::Clock;
+use signalbox_config::Config;
+use signalbox_database::SharedServerClock;
+use signalbox_datapoint_log::IdKey;
+use signalbox_messaging::Bus;
 use signalbox_projections::monitoring::series::Datapoint;
 
 use self::check::{Checked, check};
-use crate::{problem::Problem, state::State};
+use crate::{
+    context_services::services,
+    problem::Problem,
+    services::{
+        catalog::Catalogs, commands::Commands, consistency::ReadGate, living_channels::LivingChannels,
+        replica::Database,
+    },
+};
 
 /// The outcome of a batch.
 #[derive(Debug)]
@@ -32,13 +46,52 @@ pub(crate) struct Taken {
     pub(crate) first: Option<Datapoint>,
 }
 
+services! {
+    /// Services that values are taken by.
+    IngestionServices {
+        bus: Bus,
+        catalogs: Arc<Catalogs>,
+        clock: Clock,
+        commands: Commands,
+        config: Arc<Config>,
+        database: Database,
+        gate: Arc<ReadGate>,
+        living_channels: Arc<LivingChannels>,
+        server_clock: SharedServerClock,
+        datapoint_ids: IdKey,
+    }
+}
+
 /// Records `items` of `source`, together; those that are wrong are left out.
-pub(crate) async fn take(state: &State, source: &Source<'_>, items: &[Item]) -> Result<Taken, Problem> {
-    let Checked { points, refused } = check(state, items, state.server_clock.now()).await?;
+pub(crate) async fn take(
+    services: &IngestionServices,
+    source: &Source<'_>,
+    items: &[Item],
+) -> Result<Taken, Problem> {
+    let Checked { points, refused } = check(
+        &services.database,
+        &services.catalogs,
+        &services.living_channels,
+        items,
+        services.server_clock.now(),
+    )
+    .await?;
     let accepted = points.len();
     let first = match accepted {
         0 => None,
-        _ => source.record(state, items, points).await?,
+        _ => {
+            source
+                .record(
+                    &services.database,
+                    &services.commands,
+                    &services.clock,
+                    &services.server_clock,
+                    &services.bus,
+                    items,
+                    points,
+                )
+                .await?
+        }
     };
     Ok(Taken { accepted, refused, first })
 }

@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
 use sha2::{Digest, Sha256};
+use signalbox_clock::Clock;
 use signalbox_domain::{
     kernel::ErrorKind,
     monitoring::{
@@ -21,9 +22,9 @@ use super::{Item, Refusal, Repetition, Source, Taken, take};
 use crate::{
     auth::CurrentUser,
     context::RequestContext,
+    monitoring::ingestion::IngestionServices,
     problem::Problem,
-    services::{catalog::Catalog, series_ids::series_ids},
-    state::State,
+    services::{catalog::Catalog, commands::Commands, consistency::ReadGate, series_ids::series_ids},
 };
 
 /// How often values are taken anew because their channels have changed.
@@ -58,14 +59,14 @@ pub(crate) type RefusedValues = BTreeMap<usize, String>;
 /// those with wrong times are left out, and a series that has no other values gets no channel: a sender that counts in another
 /// unit of time would fill the installation with empty ones.
 pub(crate) async fn take_series(
-    state: &State,
+    services: &IngestionServices,
     user: &CurrentUser,
     context: &RequestContext,
     series: &[Series],
     values: &[SeriesValue],
 ) -> Result<RefusedValues, Problem> {
     // Once for all attempts, so that values without a time are recognised.
-    let arrived = state.server_clock.now();
+    let arrived = services.server_clock.now();
     let (mut wrong, mut possible) = (RefusedValues::new(), Vec::with_capacity(values.len()));
     let mut is_measured = vec![false; series.len()];
     for (index, value) in values.iter().enumerate() {
@@ -78,12 +79,12 @@ pub(crate) async fn take_series(
         }
     }
     for _ in 0..ATTEMPTS {
-        let found = channels(state, user, context, series, &is_measured).await?;
-        if let Some(mut refused) = take_found(state, user, &found, &possible, arrived).await? {
+        let found = channels(services, user, context, series, &is_measured).await?;
+        if let Some(mut refused) = take_found(services, user, &found, &possible, arrived).await? {
             refused.append(&mut wrong);
             return Ok(refused);
         }
-        state.catalogs.newest().await?;
+        services.catalogs.newest().await?;
     }
     Err(Problem::unavailable(
         "channels were deleted or made while their values were written: send them again",
@@ -93,7 +94,7 @@ pub(crate) async fn take_series(
 /// Records values of the series whose channels were `found`; `None` if a channel was deleted a moment ago, or is so new that this
 /// gateway does not see it. The values of the others are recorded then, and recognised when they are taken again.
 async fn take_found(
-    state: &State,
+    services: &IngestionServices,
     user: &CurrentUser,
     found: &[Found],
     values: &[(usize, &SeriesValue)],
@@ -112,7 +113,7 @@ async fn take_found(
         }
     }
     let source = Source { sender: user, repetition: Repetition::Value };
-    let Taken { refused: wrong, .. } = take(state, &source, &items).await?;
+    let Taken { refused: wrong, .. } = take(services, &source, &items).await?;
     for (index, refusal) in wrong {
         if refusal == Refusal::UnknownEvent {
             return Ok(None);
@@ -155,7 +156,7 @@ type Found = Result<Uuid, NotTaken>;
 
 /// The channel of each of `series`; a new one only for those that are `measured`.
 async fn channels(
-    state: &State,
+    services: &IngestionServices,
     user: &CurrentUser,
     context: &RequestContext,
     series: &[Series],
@@ -163,16 +164,16 @@ async fn channels(
 ) -> Result<Vec<Found>, Problem> {
     let mut found: Vec<Option<Found>> =
         series.iter().map(|one| label_fault(&one.labels).map(|fault| Err(NotTaken::Labels(fault)))).collect();
-    let mut catalog = state.catalogs.fresh().await?;
+    let mut catalog = services.catalogs.fresh().await?;
     let mut missing = look_up(&catalog, series, &mut found);
     missing.retain(|index| measured[*index]);
     if !missing.is_empty() {
-        catalog = state.catalogs.newest().await?;
+        catalog = services.catalogs.newest().await?;
         missing = look_up(&catalog, series, &mut found);
         missing.retain(|index| measured[*index]);
     }
-    if state.config.ingest.create_channels {
-        let most = state.config.ingest.max_channels;
+    if services.config.ingest.create_channels {
+        let most = services.config.ingest.max_channels;
         for part in missing.chunks(MADE_AT_ONCE) {
             // No request waits for its turn to make channels that cannot be made: a flood of new series would hold up all other senders.
             if catalog.count_series() >= most as usize {
@@ -180,7 +181,7 @@ async fn channels(
                     found[index] = Some(Err(NotTaken::TooMany { most }));
                 }
             } else {
-                catalog = make(state, user, context, series, part, &mut found).await?;
+                catalog = make(services, user, context, series, part, &mut found).await?;
             }
         }
     }
@@ -212,24 +213,36 @@ fn look_up_some(
 
 /// Makes channels for those of `series` that `missing` names. Returns the catalog by which it counted.
 async fn make(
-    state: &State,
+    services: &IngestionServices,
     user: &CurrentUser,
     context: &RequestContext,
     series: &[Series],
     missing: &[usize],
     found: &mut [Option<Found>],
 ) -> Result<Arc<Catalog>, Problem> {
-    let _making = state.catalogs.making.lock().await;
-    let catalog = state.catalogs.newest().await?;
-    let most = state.config.ingest.max_channels;
+    let _making = services.catalogs.making.lock().await;
+    let catalog = services.catalogs.newest().await?;
+    let most = services.config.ingest.max_channels;
     let room = (most as usize).saturating_sub(catalog.count_series());
     // Another request may have made some meanwhile.
     let mut new = look_up_some(&catalog, series, missing, found);
     for index in new.split_off(room.min(new.len())) {
         found[index] = Some(Err(NotTaken::TooMany { most }));
     }
-    let made: Vec<_> =
-        new.iter().map(|index| make_one(state, user, context, &catalog, &series[*index])).collect();
+    let made: Vec<_> = new
+        .iter()
+        .map(|index| {
+            make_one(
+                &services.commands,
+                &services.clock,
+                &services.gate,
+                user,
+                context,
+                &catalog,
+                &series[*index],
+            )
+        })
+        .collect();
     for (index, made) in new.iter().zip(join_all(made).await) {
         found[*index] = Some(made?);
     }
@@ -237,7 +250,9 @@ async fn make(
 }
 
 async fn make_one(
-    state: &State,
+    commands: &Commands,
+    clock: &Clock,
+    gate: &ReadGate,
     user: &CurrentUser,
     context: &RequestContext,
     catalog: &Catalog,
@@ -247,7 +262,7 @@ async fn make_one(
     // An id that a channel has is that of one that was deleted, or that has other labels now.
     let mut ids = series_ids(&series.labels).map_err(|error| Problem::internal(&error))?;
     let free = ids.find(|id| catalog.channel(*id).is_none());
-    let id = free.unwrap_or_else(|| state.clock.new_id());
+    let id = free.unwrap_or_else(|| clock.new_id());
     let mut refusal = String::new();
     // Different labels may make the same name, and users choose names, too.
     for name in [fitting(&series.name, &labels), with_digest(&series.name, &labels)] {
@@ -263,13 +278,13 @@ async fn make_one(
             retention_days: None,
         };
         let command = ChannelCommand::Create(NewChannel { number: 0, owner: user.id, spec });
-        let Err(rejection) = state.write::<Channel>(id, None, &metadata, &command).await else {
+        let Err(rejection) = commands.write::<Channel>(id, None, &metadata, &command).await else {
             return Ok(Ok(id));
         };
         match (rejection.kind, rejection.code.as_str()) {
             (ErrorKind::Unavailable, _) => return Err(rejection.into()),
             (_, "event_exists") => {
-                state.gate.shows::<Channel>(id).await?;
+                gate.shows::<Channel>(id).await?;
                 return Ok(Ok(id));
             }
             (_, "event_name_taken") => refusal = rejection.message,

@@ -1,8 +1,10 @@
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
+use signalbox_clock::Clock;
+use signalbox_database::SharedServerClock;
 use signalbox_datapoint_log::{ChunkPoint, Origin, Point, Reserved, codec::encode_block, micros, reserve};
 use signalbox_domain::kernel::UserId;
-use signalbox_messaging::IngestMessage;
+use signalbox_messaging::{Bus, IngestMessage};
 use signalbox_projections::monitoring::series::Datapoint;
 use uuid::Uuid;
 
@@ -10,7 +12,7 @@ use super::item::Item;
 use crate::{
     auth::{Credential, CurrentUser},
     problem::Problem,
-    state::State,
+    services::{commands::Commands, replica::Database},
 };
 
 /// The sender of a batch, and how the batch is recognised when it arrives again.
@@ -40,28 +42,34 @@ impl Source<'_> {
     /// they are recognised one by one.
     pub(super) async fn record(
         &self,
-        state: &State,
+        database: &Database,
+        commands: &Commands,
+        clock: &Clock,
+        server_clock: &SharedServerClock,
+        bus: &Bus,
         items: &[Item],
         points: Vec<Point>,
     ) -> Result<Option<Datapoint>, Problem> {
-        state.reach_bus().await?;
+        commands.reach_bus().await?;
         match self.repetition {
-            Repetition::Id(id) => self.send(state, id, points).await,
-            Repetition::Key(key) => self.send(state, batch_id(self.sender.id, key, items), points).await,
-            Repetition::Value => self.send_new(state, &points).await.map(|()| None),
+            Repetition::Id(id) => self.send(bus, id, points).await,
+            Repetition::Key(key) => self.send(bus, batch_id(self.sender.id, key, items), points).await,
+            Repetition::Value => {
+                self.send_new(database, clock, server_clock, bus, &points).await.map(|()| None)
+            }
         }
     }
 
     /// Appends `points` as batch `batch_id`.
     async fn send(
         &self,
-        state: &State,
+        bus: &Bus,
         batch_id: Uuid,
         mut points: Vec<Point>,
     ) -> Result<Option<Datapoint>, Problem> {
         let block = encode_block(self.origin(), &mut points);
         let message = IngestMessage { batch_id, points: points.len() as u32, block: Bytes::from(block) };
-        let outcome = state.bus.ingest(&message).await?;
+        let outcome = bus.ingest(&message).await?;
         Ok(points.first().map(|first| {
             let (position, index) = (outcome.position, outcome.first_index);
             let point = ChunkPoint { time: first.time, value: first.value, position, index };
@@ -70,17 +78,24 @@ impl Source<'_> {
     }
 
     /// Appends those of `points` that have not been recorded in the last 24 h.
-    async fn send_new(&self, state: &State, points: &[Point]) -> Result<(), Problem> {
+    async fn send_new(
+        &self,
+        database: &Database,
+        clock: &Clock,
+        server_clock: &SharedServerClock,
+        bus: &Bus,
+        points: &[Point],
+    ) -> Result<(), Problem> {
         for part in points.chunks(SENT_TOGETHER) {
-            let batch = state.clock.new_id();
+            let batch = clock.new_id();
             let Reserved { new, unfinished } =
-                reserve(&state.pool, batch, part, state.server_clock.now()).await?;
+                reserve(&database.primary, batch, part, server_clock.now()).await?;
             // A sender that was cut off has repeated its values before the log had them, or a process crashed.
             for (batch, points) in unfinished {
-                self.send(state, batch, points).await?;
+                self.send(bus, batch, points).await?;
             }
             if !new.is_empty() {
-                self.send(state, batch, new).await?;
+                self.send(bus, batch, new).await?;
             }
         }
         Ok(())

@@ -26,8 +26,8 @@ use crate::{
     auth::{CurrentUser, Writer},
     context::RequestContext,
     extract::{Params, read_body},
+    monitoring::ingestion::IngestionServices,
     problem::{InfluxErrorOut, Problem, ProblemKind},
-    state::{AppState, State as Services},
 };
 
 /// Largest body of lines, compressed or not.
@@ -51,13 +51,13 @@ pub(super) struct WriteParams {
     request_body(content = String, content_type = "text/plain", description = "Lines: `measurement,tag=value field=1.5 time`."),
     responses((status = 204), (status = 400, body = InfluxErrorOut), (status = 401, body = InfluxErrorOut), (status = 403, body = InfluxErrorOut)))]
 pub(super) async fn write(
-    State(state): State<AppState>,
+    State(services): State<IngestionServices>,
     Writer(user): Writer,
     context: RequestContext,
     Params(params): Params<WriteParams>,
     request: Request,
 ) -> Result<Response, Problem> {
-    write_lines(&state, &user, &context, params.precision.as_deref(), request).await
+    write_lines(&services, &user, &context, params.precision.as_deref(), request).await
 }
 
 /// Write values as line protocol, as clients of InfluxDB 1 do. The API token is the password of Basic authentication or `p`; the
@@ -66,13 +66,13 @@ pub(super) async fn write(
     request_body(content = String, content_type = "text/plain", description = "Lines: `measurement,tag=value field=1.5 time`."),
     responses((status = 204), (status = 400, body = InfluxErrorOut), (status = 401, body = InfluxErrorOut), (status = 403, body = InfluxErrorOut)))]
 pub(super) async fn write_v1(
-    State(state): State<AppState>,
+    State(services): State<IngestionServices>,
     Writer(user): Writer,
     context: RequestContext,
     Params(params): Params<WriteParams>,
     request: Request,
 ) -> Result<Response, Problem> {
-    write_lines(&state, &user, &context, params.precision.as_deref(), request).await
+    write_lines(&services, &user, &context, params.precision.as_deref(), request).await
 }
 
 /// Whether line protocol is taken here, as clients of InfluxDB ask first. `X-Influxdb-Version` has the version that is served.
@@ -82,7 +82,7 @@ pub(super) async fn ping() -> Response {
 }
 
 async fn write_lines(
-    state: &Services,
+    services: &IngestionServices,
     user: &CurrentUser,
     context: &RequestContext,
     precision: Option<&str>,
@@ -101,7 +101,7 @@ async fn write_lines(
     metrics().left_out("text", batch.texts);
     let mut refused: Refused =
         batch.faults.iter().map(|(line, fault)| (*line, (*fault).to_owned())).collect();
-    for (index, reason) in take_series(state, user, context, &batch.series, &batch.values).await? {
+    for (index, reason) in take_series(services, user, context, &batch.series, &batch.values).await? {
         refused.entry(batch.lines_of_values[index]).or_insert(reason);
     }
     match refusal(&refused, batch.lines) {

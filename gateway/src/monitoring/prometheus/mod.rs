@@ -24,8 +24,8 @@ use crate::{
     auth::Writer,
     context::RequestContext,
     extract::read_body,
+    monitoring::ingestion::IngestionServices,
     problem::{Problem, ProblemKind, ProblemOut},
-    state::AppState,
 };
 
 /// Largest compressed body.
@@ -41,7 +41,7 @@ const EXEMPLARS: HeaderName = HeaderName::from_static("x-prometheus-remote-write
     request_body(content = Vec<u8>, content_type = "application/x-protobuf", description = "`prometheus.WriteRequest` or `io.prometheus.write.v2.Request`, compressed by snappy."),
     responses((status = 204), (status = 400, body = ProblemOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 415, body = ProblemOut)))]
 pub(super) async fn write(
-    State(state): State<AppState>,
+    State(services): State<IngestionServices>,
     Writer(user): Writer,
     context: RequestContext,
     request: Request,
@@ -53,7 +53,7 @@ pub(super) async fn write(
     metrics().left_out("not_a_number", batch.not_numbers);
     metrics().left_out("histogram", batch.histograms);
     let mut refused = batch.faults;
-    let wrong = take_series(&state, &user, &context, &batch.series, &batch.values).await?;
+    let wrong = take_series(&services, &user, &context, &batch.series, &batch.values).await?;
     let written = batch.values.len() - wrong.len();
     for (index, reason) in wrong {
         refused.entry(batch.places[index]).or_insert(reason);

@@ -31,9 +31,10 @@ use super::{
 use crate::{
     auth::Reader,
     extract::read_body,
+    monitoring::export::ExportServices,
     problem::{Problem, ProblemKind, ProblemOut},
+    services::{catalog::Catalogs, replica::Database},
     shares::{Full, Share},
-    state::{AppState, State as Gateway},
 };
 
 /// Queries of a request at most.
@@ -61,7 +62,7 @@ const CHUNKS_TYPE: HeaderValue =
             content((Vec<u8> = "application/x-protobuf"), (Vec<u8> = "application/x-streamed-protobuf"))),
         (status = 400, body = ProblemOut), (status = 401, body = ProblemOut)))]
 pub(in crate::monitoring) async fn read(
-    State(state): State<AppState>,
+    State(services): State<ExportServices>,
     Reader(user): Reader,
     request: Request,
 ) -> Result<Response, Problem> {
@@ -75,16 +76,16 @@ pub(in crate::monitoring) async fn read(
     let kind = response_type(&request.accepted)?;
     let (mut pieces, queries) = (Vec::new(), request.queries.len());
     for (query, asked) in request.queries.into_iter().enumerate() {
-        pieces.extend(plan(&state, query, asked).await?);
+        pieces.extend(plan(&services.database, &services.catalogs, query, asked).await?);
     }
     match kind {
-        ResponseType::Samples => as_samples(&state, pieces, queries).await,
+        ResponseType::Samples => as_samples(&services.database, pieces, queries).await,
         ResponseType::StreamedXorChunks => {
-            let place = state.exports.take(&user.id.to_string()).await.map_err(|full| match full {
+            let place = services.exports.take(&user.id.to_string()).await.map_err(|full| match full {
                 Full::Own => Problem::too_many(1),
                 Full::All => Problem::unavailable("Too many exports are running: try again in a moment."),
             })?;
-            Ok(as_chunks(state, pieces, place))
+            Ok(as_chunks(services, pieces, place))
         }
     }
 }
@@ -120,9 +121,14 @@ struct Piece {
 }
 
 /// The pieces of the answer to `asked`, in their order.
-async fn plan(state: &Gateway, query: usize, asked: Query) -> Result<Vec<Piece>, Problem> {
+async fn plan(
+    database: &Database,
+    catalogs: &Catalogs,
+    query: usize,
+    asked: Query,
+) -> Result<Vec<Piece>, Problem> {
     let matchers = Matcher::all(asked.matchers)?;
-    let catalog = state.catalogs.fresh().await?;
+    let catalog = catalogs.fresh().await?;
     let of = Arc::new(Selected { query, series: selected(&catalog, &matchers) });
     let (start, end) = (asked.start.max(TIMES.0), asked.end.min(TIMES.1));
     if start > end {
@@ -130,12 +136,12 @@ async fn plan(state: &Gateway, query: usize, asked: Query) -> Result<Vec<Piece>,
     }
     let span = (start * 1000, (end + 1) * 1000);
     let channels: Vec<i32> = of.series.iter().flat_map(|(_, channels)| channels).copied().collect();
-    let counts = state.read(|pool| count_points(pool, &channels, span)).await?;
+    let counts = database.read(|pool| count_points(pool, &channels, span)).await?;
     let mut pieces: Vec<Piece> = Vec::new();
     for (place, (_, channels)) in of.series.iter().enumerate() {
         let points = channels.iter().filter_map(|channel| counts.get(channel)).sum();
         if points > AT_ONCE {
-            for (span, points) in spans(state, channels, span).await? {
+            for (span, points) in spans(database, channels, span).await? {
                 pieces.push(Piece { of: of.clone(), series: place..place + 1, span, points });
             }
             continue;
@@ -153,11 +159,11 @@ async fn plan(state: &Gateway, query: usize, asked: Query) -> Result<Vec<Piece>,
 
 /// `span`, cut at full hours where there are many points of `channels`, with their numbers.
 async fn spans(
-    state: &Gateway,
+    database: &Database,
     channels: &[i32],
     (begin, end): (i64, i64),
 ) -> Result<Vec<((i64, i64), i64)>, Problem> {
-    let hours = state.read(|pool| count_points_by_hour(pool, channels, (begin, end))).await?;
+    let hours = database.read(|pool| count_points_by_hour(pool, channels, (begin, end))).await?;
     let (mut found, mut from, mut points) = (Vec::new(), begin, 0);
     for (hour, count) in hours {
         let cut = i64::from(hour) * HOUR;
@@ -173,10 +179,10 @@ async fn spans(
 
 impl Piece {
     /// Its series and their samples; those without any are left out.
-    async fn read(&self, state: &Gateway) -> Result<Vec<(Vec<Label>, Vec<Sample>)>, Problem> {
+    async fn read(&self, database: &Database) -> Result<Vec<(Vec<Label>, Vec<Sample>)>, Problem> {
         let series = &self.of.series[self.series.clone()];
         let channels: Vec<i32> = series.iter().flat_map(|(_, channels)| channels).copied().collect();
-        let mut points = state.read(|pool| all_points(pool, &channels, self.span)).await?;
+        let mut points = database.read(|pool| all_points(pool, &channels, self.span)).await?;
         let mut found = Vec::new();
         for (labels, channels) in series {
             let own = channels.iter().filter_map(|channel| points.remove(channel)).flatten();
@@ -205,7 +211,7 @@ fn samples(mut points: Vec<ChunkPoint>) -> Vec<Sample> {
 }
 
 /// All of `pieces` in one message, which has a result for each of the queries.
-async fn as_samples(state: &Gateway, pieces: Vec<Piece>, queries: usize) -> Result<Response, Problem> {
+async fn as_samples(database: &Database, pieces: Vec<Piece>, queries: usize) -> Result<Response, Problem> {
     if pieces.iter().map(|piece| piece.points).sum::<i64>() > MAX_SAMPLES {
         let detail = format!(
             "the answer would have more than {MAX_SAMPLES} samples: ask for a shorter time, for fewer series, or for streamed chunks"
@@ -215,7 +221,7 @@ async fn as_samples(state: &Gateway, pieces: Vec<Piece>, queries: usize) -> Resu
     let mut results = vec![QueryResult::default(); queries];
     for piece in pieces {
         let timeseries = &mut results[piece.of.query].timeseries;
-        for (labels, samples) in piece.read(state).await? {
+        for (labels, samples) in piece.read(database).await? {
             match timeseries.last_mut() {
                 Some(last) if last.labels == labels => last.samples.extend(samples),
                 _ => timeseries.push(TimeSeries { labels, samples, histograms: Vec::new() }),
@@ -232,11 +238,11 @@ async fn as_samples(state: &Gateway, pieces: Vec<Piece>, queries: usize) -> Resu
 }
 
 /// A stream that reads a piece whenever the client has taken the one before.
-fn as_chunks(state: AppState, pieces: Vec<Piece>, place: Share) -> Response {
-    let begin = (state, pieces.into_iter(), Arc::new(place));
-    let body = stream::try_unfold(begin, |(state, mut pieces, place)| async move {
+fn as_chunks(services: ExportServices, pieces: Vec<Piece>, place: Share) -> Response {
+    let begin = (services, pieces.into_iter(), Arc::new(place));
+    let body = stream::try_unfold(begin, |(services, mut pieces, place)| async move {
         let Some(piece) = pieces.next() else { return Ok::<_, io::Error>(None) };
-        let read = counting(on_behalf(place.clone(), frames(&state, &piece)));
+        let read = counting(on_behalf(place.clone(), frames(&services.database, &piece)));
         let (frames, skipped) = read.await;
         // The header that would say so has been sent.
         if skipped.rows > 0 || skipped.damaged > 0 {
@@ -247,16 +253,16 @@ fn as_chunks(state: AppState, pieces: Vec<Piece>, place: Share) -> Response {
             tracing::warn!(reason = problem.detail(), "a remote read was broken off");
             io::Error::other("the read was broken off")
         })?;
-        Ok(Some((frames, (state, pieces, place))))
+        Ok(Some((frames, (services, pieces, place))))
     });
     let mut response = Body::from_stream(body).into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, CHUNKS_TYPE);
     response
 }
 
-async fn frames(state: &Gateway, piece: &Piece) -> Result<Bytes, Problem> {
+async fn frames(database: &Database, piece: &Piece) -> Result<Bytes, Problem> {
     let mut written = Vec::new();
-    for (labels, samples) in piece.read(state).await? {
+    for (labels, samples) in piece.read(database).await? {
         for chunks in chunks(&samples).chunks(CHUNKS) {
             let series = vec![ChunkedSeries { labels: labels.clone(), chunks: chunks.to_vec() }];
             push_frame(&mut written, &ChunkedReadResponse { series, query: piece.of.query as i64 });

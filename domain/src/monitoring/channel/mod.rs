@@ -1,11 +1,12 @@
+mod events;
+
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::kernel::{
-    Claim, ClaimOp, Decider, Rejection, UserId, clean_text, event_kinds, present, required_text,
-};
+pub use self::events::{ChannelCommand, ChannelEvent, ChannelEventKind};
+use crate::kernel::{Claim, ClaimOp, Decider, Rejection, UserId, clean_text, present, required_text};
 
 /// Longest name and unit, in characters.
 pub const MAX_TEXT: usize = 255;
@@ -123,43 +124,6 @@ pub struct ChannelChanges {
 pub struct Channel {
     spec: Option<ChannelSpec>,
 }
-
-#[derive(Debug, Clone, Serialize, Deserialize)]
-#[serde(tag = "command", rename_all = "snake_case")]
-pub enum ChannelCommand {
-    /// Create the channel.
-    Create(NewChannel),
-    /// Change its settings.
-    Change(ChannelChanges),
-    /// Remove it; its datapoints stay.
-    Delete,
-}
-
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-pub enum ChannelEvent {
-    /// A channel exists now.
-    ChannelCreated(NewChannel),
-    /// Its settings were changed.
-    ChannelUpdated {
-        /// Before.
-        from: ChannelSpec,
-        /// Now.
-        to: ChannelSpec,
-    },
-    /// The channel takes no more values.
-    ChannelDeleted {
-        /// Its name, which is free again.
-        name: String,
-    },
-}
-
-event_kinds!(ChannelEvent, ChannelEventKind {
-    // Since version 2, a channel may have labels and a description; since version 3, a retention time of its own.
-    ChannelCreated = "channel_created", "3";
-    ChannelUpdated = "channel_updated", "3";
-    ChannelDeleted = "channel_deleted", "1";
-});
 
 const NAME_CLAIM: &str = "channel.name";
 /// Kind of the claim that a channel holds as long as it exists; others require it.
