@@ -2,10 +2,13 @@
 
 use signalbox_pdf::{Area, Rule, Word};
 
-use super::{hyphens::Words, line};
+use super::{
+    hyphens::Words,
+    line,
+    spans::{self, NEAR},
+};
+use crate::table::Table;
 
-/// How far rules may miss each other, in points.
-const NEAR: f32 = 3.0;
 /// Rules that are looked at; a drawing has more.
 const MAX_RULES: usize = 1500;
 /// Cells of a table at most.
@@ -17,7 +20,7 @@ const FILLED: f32 = 0.3;
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
     pub(crate) area: Area,
-    pub(crate) rows: Vec<Vec<String>>,
+    pub(crate) content: Table,
 }
 
 /// Finds the tables between `rules` and takes their words out of `words`.
@@ -45,6 +48,7 @@ struct Grid {
     columns: Vec<f32>,
     /// Of the level ones, from the top.
     rows: Vec<f32>,
+    rules: Vec<Rule>,
 }
 
 impl Grid {
@@ -73,24 +77,10 @@ impl Grid {
         if filled < 2 || (filled as f32) < FILLED * cells.len() as f32 {
             return Err(cells.into_iter().flatten().collect());
         }
+        let merged = spans::find(&self.columns, &self.rows, &self.rules, &mut cells);
         let texts: Vec<String> = cells.into_iter().map(|cell| text_of(cell, known)).collect();
-        let mut rows: Vec<Vec<String>> = texts.chunks(width).map(<[String]>::to_vec).collect();
-        rows.retain(|row| row.iter().any(|cell| !cell.is_empty()));
-        drop_empty_columns(&mut rows);
-        Ok(Found { area: self.area(), rows })
-    }
-}
-
-/// Columns without a word come from double rules.
-fn drop_empty_columns(rows: &mut [Vec<String>]) {
-    let width = rows.first().map_or(0, Vec::len);
-    let keep: Vec<bool> = (0..width).map(|column| rows.iter().any(|row| !row[column].is_empty())).collect();
-    for row in rows {
-        let mut column = 0;
-        row.retain(|_| {
-            column += 1;
-            keep[column - 1]
-        });
+        let rows = texts.chunks(width).map(<[String]>::to_vec).collect();
+        Ok(Found { area: self.area(), content: Table::of_grid(rows, merged) })
     }
 }
 
@@ -134,7 +124,8 @@ fn grids(rules: &[Rule]) -> Vec<Grid> {
         let (rows, columns) = (places(&level), places(&upright));
         let cells = rows.len().saturating_sub(1) * columns.len().saturating_sub(1);
         if (2..=MAX_CELLS).contains(&cells) {
-            found.push(Grid { columns, rows });
+            let rules = level.into_iter().chain(upright).copied().collect();
+            found.push(Grid { columns, rows, rules });
         }
     }
     found
