@@ -56,8 +56,10 @@ def truth(file):
     for region in xml.etree.ElementTree.parse(file).getroot().iter("region"):
         boxes, cells = [], []
         for cell in region.iter("cell"):
-            box = cell.find("bounding-box")
-            boxes.append([float(box.get(side)) for side in ("x1", "y1", "x2", "y2")])
+            sides = [cell.find("bounding-box").get(side) for side in ("x1", "y1", "x2", "y2")]
+            # One of them has a letter among its digits.
+            if all(side.isdigit() for side in sides):
+                boxes.append([float(side) for side in sides])
             cells.append(plain(cell.findtext("content")))
         if boxes:
             left, low, right, high = zip(*boxes)

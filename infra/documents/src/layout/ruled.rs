@@ -16,6 +16,15 @@ const MAX_CELLS: usize = 20_000;
 /// A chart has rules, too, but hardly a word between them.
 const FILLED: f32 = 0.3;
 
+/// Baselines this far apart are of one line, in points.
+const LEVEL: f32 = 1.5;
+/// Lines beside a grid that continue its rows at least; part of those beside it and of those in it that do so.
+const BESIDE: usize = 3;
+const BESIDE_PART: f32 = 0.8;
+const INSIDE_PART: f32 = 0.6;
+/// Words of a line beside a grid at most, on average: running text in another column has more.
+const BESIDE_WORDS: usize = 6;
+
 /// A table, and where it is.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
@@ -26,9 +35,15 @@ pub(crate) struct Found {
 /// Finds the tables between `rules` and takes their words out of `words`.
 pub(crate) fn take(rules: &[Rule], words: &mut Vec<Word>, known: &Words) -> Vec<Found> {
     let mut found = Vec::new();
-    for grid in grids(rules) {
-        let (inside, outside) = std::mem::take(words).into_iter().partition(|word| grid.holds(word));
-        match grid.fill(inside, known) {
+    let grids = grids(rules);
+    let free: Vec<Word> =
+        words.iter().filter(|word| !grids.iter().any(|grid| grid.holds(word))).cloned().collect();
+    for grid in grids {
+        let (inside, outside) =
+            std::mem::take(words).into_iter().partition::<Vec<Word>, _>(|word| grid.holds(word));
+        let filled =
+            if grid.is_part_of_rows(&inside, &free) { Err(inside) } else { grid.fill(inside, known) };
+        match filled {
             Ok(table) => {
                 *words = outside;
                 found.push(table);
@@ -65,7 +80,21 @@ impl Grid {
         area.left <= x && x <= area.right && area.top <= y && y <= area.bottom
     }
 
-    /// The table, unless hardly any cell has words; then they are given back.
+    /// Whether the rows continue beside the grid, as around a column with a frame: the table is wider than its rules.
+    fn is_part_of_rows(&self, inside: &[Word], free: &[Word]) -> bool {
+        let area = self.area();
+        let beside: Vec<&Word> =
+            free.iter().filter(|word| (area.top..=area.bottom).contains(&middle(word).1)).collect();
+        let (inner, outer) = (baselines(inside.iter()), baselines(beside.iter().copied()));
+        let is_common = |line: &&f32| inner.iter().any(|other| (*line - other).abs() <= LEVEL);
+        let common = outer.iter().filter(is_common).count();
+        common >= BESIDE
+            && common as f32 >= BESIDE_PART * outer.len() as f32
+            && common as f32 >= INSIDE_PART * inner.len() as f32
+            && beside.len() <= BESIDE_WORDS * outer.len()
+    }
+
+    /// The table, unless it has one column or hardly any cell has words; then they are given back.
     fn fill(&self, words: Vec<Word>, known: &Words) -> Result<Found, Vec<Word>> {
         let (height, width) = (self.rows.len() - 1, self.columns.len() - 1);
         let mut cells: Vec<Vec<Word>> = vec![Vec::new(); height * width];
@@ -74,7 +103,9 @@ impl Grid {
             cells[slot(&self.rows, y) * width + slot(&self.columns, x)].push(word);
         }
         let filled = cells.iter().filter(|cell| !cell.is_empty()).count();
-        if filled < 2 || (filled as f32) < FILLED * cells.len() as f32 {
+        let is_used = |column: &usize| cells.iter().skip(*column).step_by(width).any(|cell| !cell.is_empty());
+        let is_one_column = (0..width).filter(is_used).count() < 2;
+        if filled < 2 || is_one_column || (filled as f32) < FILLED * cells.len() as f32 {
             return Err(cells.into_iter().flatten().collect());
         }
         let merged = spans::find(&self.columns, &self.rows, &self.rules, &mut cells);
@@ -82,6 +113,14 @@ impl Grid {
         let rows = texts.chunks(width).map(<[String]>::to_vec).collect();
         Ok(Found { area: self.area(), content: Table::of_grid(rows, merged) })
     }
+}
+
+/// Where the lines of `words` stand.
+fn baselines<'a>(words: impl Iterator<Item = &'a Word>) -> Vec<f32> {
+    let mut places: Vec<f32> = words.map(|word| word.baseline).collect();
+    places.sort_by(f32::total_cmp);
+    places.dedup_by(|one, other| (*one - *other).abs() <= LEVEL);
+    places
 }
 
 fn middle(word: &Word) -> (f32, f32) {
@@ -168,4 +207,61 @@ fn places(rules: &[&Rule]) -> Vec<f32> {
     places.sort_by(f32::total_cmp);
     places.dedup_by(|one, other| (*one - *other).abs() <= NEAR);
     places
+}
+
+#[cfg(test)]
+mod tests {
+    use signalbox_pdf::Style;
+
+    use super::*;
+
+    /// A word of letters that are 5 points wide.
+    fn word(text: &str, left: f32, baseline: f32) -> Word {
+        let right = left + 5.0 * text.len() as f32;
+        let area = Area { left, top: baseline - 8.0, right, bottom: baseline + 2.0 };
+        let style = Style { size: 10.0, ..Style::default() };
+        Word { text: text.to_owned(), area, baseline, style, confidence: None }
+    }
+
+    /// A grid of two columns from 200 on and of four rows, 20 points high.
+    fn grid() -> Vec<Rule> {
+        let level =
+            (0..5).map(|row| Rule { level: true, at: 100.0 + 20.0 * row as f32, from: 200.0, to: 400.0 });
+        let upright = (0..3).map(|column| Rule {
+            level: false,
+            at: 200.0 + 100.0 * column as f32,
+            from: 100.0,
+            to: 180.0,
+        });
+        level.chain(upright).collect()
+    }
+
+    fn rows(lefts: &[f32]) -> Vec<Word> {
+        let row = |row: usize| lefts.iter().map(move |left| word("word", *left, 114.0 + 20.0 * row as f32));
+        (0..4).flat_map(row).collect()
+    }
+
+    #[test]
+    fn frame_around_some_columns_is_no_table() {
+        for (lefts, is_table) in
+            [(&[210.0, 310.0][..], true), (&[110.0, 210.0, 310.0][..], false), (&[210.0][..], false)]
+        {
+            let mut words = rows(lefts);
+            let count = words.len();
+            let found = take(&grid(), &mut words, &Words::default());
+            assert_eq!((found.len(), words.len()), if is_table { (1, 0) } else { (0, count) }, "{lefts:?}");
+        }
+    }
+
+    #[test]
+    fn text_beside_a_table_does_not_undo_it() {
+        let mut words = rows(&[210.0, 310.0]);
+        // Lines of a column of text, at other places than the rows.
+        let text = (0..6).flat_map(|line| {
+            (0..5).map(move |at| word("text", 30.0 + 25.0 * at as f32, 108.0 + 13.0 * line as f32))
+        });
+        words.extend(text);
+        assert_eq!(take(&grid(), &mut words, &Words::default()).len(), 1);
+        assert_eq!(words.len(), 30);
+    }
 }

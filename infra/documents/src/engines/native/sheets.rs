@@ -97,14 +97,16 @@ mod tests {
     #[test]
     fn merged_cells_of_a_sheet_are_kept() {
         let types = "<Types><Override PartName='/xl/workbook.xml' ContentType='application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml'/></Types>";
+        let root = "<Relationships xmlns='http://schemas.openxmlformats.org/package/2006/relationships'><Relationship Id='rId1' \
+            Type='http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument' Target='xl/workbook.xml'/></Relationships>";
         let relations = "<Relationships xmlns='http://schemas.openxmlformats.org/package/2006/relationships'><Relationship Id='rId1' \
             Type='http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet' Target='worksheets/sheet1.xml'/></Relationships>";
-        let book = "<workbook xmlns:r='http://schemas.openxmlformats.org/officeDocument/2006/relationships'><sheets>\
+        let book = "<workbook xmlns='http://schemas.openxmlformats.org/spreadsheetml/2006/main' xmlns:r='http://schemas.openxmlformats.org/officeDocument/2006/relationships'><sheets>\
             <sheet name='Sizes' sheetId='1' r:id='rId1'/></sheets></workbook>";
         let cell =
             |place: &str, text: &str| format!("<c r='{place}' t='inlineStr'><is><t>{text}</t></is></c>");
         let sheet = format!(
-            "<worksheet><dimension ref='B2:D3'/><sheetData><row r='2'>{}{}</row><row r='3'>{}{}{}</row></sheetData>\
+            "<worksheet xmlns='http://schemas.openxmlformats.org/spreadsheetml/2006/main'><dimension ref='B2:D3'/><sheetData><row r='2'>{}{}</row><row r='3'>{}{}{}</row></sheetData>\
              <mergeCells count='1'><mergeCell ref='C2:D2'/></mergeCells></worksheet>",
             cell("B2", "Part"),
             cell("C2", "Size"),
@@ -114,6 +116,7 @@ mod tests {
         );
         let bytes = packed(&[
             ("[Content_Types].xml", types),
+            ("_rels/.rels", root),
             ("xl/workbook.xml", book),
             ("xl/_rels/workbook.xml.rels", relations),
             ("xl/worksheets/sheet1.xml", &sheet),
