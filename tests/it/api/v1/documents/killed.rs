@@ -29,7 +29,7 @@ async fn count(world: &World, table: &str) -> i64 {
 
 #[tokio::test]
 async fn killed_workers_leave_no_half_index_and_no_text() {
-    let world = World::without_workers(Clock::system(), |_| {}).await;
+    let world = World::without_workers(Clock::system(), |config| config.extraction.parsers = 1).await;
     let client = &world.admin;
     let submitted = send(client, &format!("{DOCUMENTS}?keep=true"), "a.txt", b"Weichenheizung").await;
     let id = submitted.expect(202)["job_id"].as_str().unwrap().to_owned();
