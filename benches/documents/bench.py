@@ -1,7 +1,7 @@
 """Measures extraction beside its peers: the same files, the same machine, the same run.
 
     make bench-extraction
-    python3 benches/documents/bench.py PROGRAM FOLDER [digital|markdown|ocr|structure|overhead|bombs|others …]
+    python3 benches/documents/bench.py PROGRAM FOLDER [digital|markdown|ocr|structure|overhead|memory|bombs|others|twins|tables|places …]
 
 PROGRAM is `signalbox`, FOLDER is where the material is made and kept. Prints a table of figures with their ratios, and
 ends with 1 when one of them misses its mark.
@@ -20,8 +20,11 @@ import time
 import bombs as hostile
 import others
 import pdfs
+import places
 import score
+import tables
 import truth
+import twins
 from service import TOP, Client, Service
 
 CORES = os.cpu_count() or 1
@@ -32,7 +35,8 @@ FAILED = []
 def main():
     program, folder = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
     parts = {"digital": digital, "markdown": markdown, "ocr": ocr, "structure": structure, "overhead": overhead, "bombs": bombs,
-             "others": documents_of_others}
+             "memory": memory, "others": documents_of_others, "twins": books_with_twins, "tables": tables_without_rules,
+             "places": places_and_forms}
     material = Material(folder)
     for name in sys.argv[3:] or parts:
         parts[name](program, material)
@@ -313,19 +317,91 @@ def bombs(program, material):
     report("highest address space of a parser", max(peaks.values()), "MiB", most=2048)
 
 
+def memory(program, material):
+    """The memory of the process that reads a book of 1,000 pages."""
+    path = material.pdf("book-eng-1000", truth.book("eng", 1000, 1000), "eng")
+    peak, ended = [0.0], threading.Event()
+    with Service(program, material.folder) as service:
+        def watch():
+            while not ended.wait(0.05):
+                peak[0] = max([peak[0], *service.parsers("VmHWM").values()])
+
+        watching = threading.Thread(target=watch)
+        watching.start()
+        for form in ("markdown", "json"):
+            status, _, seconds = Client(service).extract(path.name, path.read_bytes(), f"output_format={form}")
+            print(f"    {page_count([path])} pages as {form}: {status} after {seconds:.2f} s", flush=True)
+        ended.set()
+        watching.join()
+    report("memory of a parser, 1,000 pages", peak[0], "MiB", most=300)
+
+
 def documents_of_others(program, material):
     """Documents made by others (corpus.tsv). WORKING_SET=1 prints the documents of the working set that lack most words."""
     show = os.environ.get("WORKING_SET") == "1"
-    figures, wrong, count = others.read_all(program, material.folder.parent, CORES, show)
-    for set_, least in (("working", {}), ("judging", {"words": 0.985, "threes": 0.96})):
-        for unit, name in (("words", "words"), ("threes", "sequences of three words")):
-            own = figures[set_].share(unit, "own")
-            report(f"agreed {name}, {set_} set", own, "", least=least.get(unit))
-            for peer in others.PEERS:
-                report(f"  the same of {peer}", figures[set_].share(unit, peer), "")
-    for reason, names in sorted(wrong.items()):
+    found = others.read_all(program, material.folder.parent, CORES, show)
+    for kind, figures, own in (("json", found.whole, "against everything"), ("text", found.without_heads, "without repeated heads")):
+        for set_, least in (("working", {}), ("judging", {"words": 0.985, "threes": 0.96})):
+            for unit, name in (("words", "words"), ("threes", "sequences of three words")):
+                report(f"{name} of {kind} {own}, {set_} set", figures[set_].share(unit, "own"), "", least=least.get(unit))
+                for peer in others.PEERS:
+                    report(f"  the same of {peer}", figures[set_].share(unit, peer), "")
+    for kind, figures in sorted(found.kinds.items()):
+        for unit in ("words", "threes"):
+            peer = max(others.PEERS, key=lambda name: figures.share(unit, name))
+            report(f"{unit} of documents with {kind}", figures.share(unit, "own"), "", peer, figures.share(unit, peer))
+    if found.fields:
+        share = {name: count / found.fields["all"] for name, count in found.fields.items() if name != "all"}
+        peer = max(others.PEERS, key=lambda name: share.get(name, 0.0))
+        report("words in fields of forms", share.get("own", 0.0), "", peer, share.get(peer, 0.0), least=1.0)
+    for reason, names in sorted(found.wrong.items()):
         print(f"    {reason}: " + "; ".join(names[:20]), flush=True)
-    report(f"documents of {count} that failed or are empty", sum(map(len, wrong.values())), "", most=0)
+    report(f"documents of {found.documents} that failed or are empty", sum(map(len, found.wrong.values())), "", most=0)
+
+
+# Similarity in order that the reference book has to reach, by language.
+SIMILARITY = {"reference, English": 0.93, "reference, German": 0.93, "reference, Japanese": 0.82}
+
+
+def books_with_twins(program, material):
+    """Books that are PDFs and web pages, too (twins.tsv)."""
+    for figures in twins.measure(program, material.folder.parent):
+        book = figures["book"]
+        if "failed" in figures:
+            report(f"{book}: failed", 1, str(figures["failed"]), most=0)
+            continue
+        for unit, least in (("words", 1.0), ("similarity", None)):
+            peer = max(figures["peers"], key=lambda name: figures["peers"][name][unit])
+            report(f"{book}: {unit}", figures[unit], "", peer, figures["peers"][peer][unit], least=least)
+        if book in SIMILARITY:
+            report(f"{book}: similarity in order", figures["similarity"], "", least=SIMILARITY[book])
+        for name, least in (("headings", 0.92), ("items", 0.9), ("cells", 0.9)):
+            report(f"{book}: F1 of {name}", figures[name], "", least=least)
+        report(f"{book}: false tables of {figures['tables']}", figures["false tables"], "", most=0)
+
+
+def tables_without_rules(program, material):
+    """Tables whose cells others wrote down (tables.tsv)."""
+    scores = tables.read_all(program, material.folder.parent, os.environ.get("WORKING_SET") == "1")
+    for set_, least in (("working", None), ("judging", 0.95)):
+        for ruled in ("", ", ruled"):
+            found = {reader: statistics.mean(scores[set_][reader + ruled] or [0.0]) for reader in ("own", "pymupdf4llm", "pdfplumber")}
+            peer = max(("pymupdf4llm", "pdfplumber"), key=found.get)
+            count = len(scores[set_]["own" + ruled])
+            name = f"F1 of {count} tables {'with' if ruled else 'without'} rules, {set_} set"
+            report(name, found["own"], "", least=None if ruled else least)
+            report("  the same", found["own"], "", peer, found[peer])
+
+
+def places_and_forms(program, material):
+    """Places of words by pdfplumber, and DoclingDocument by docling-core, of every tenth document of the judging set."""
+    figures, refused, worst = places.check(program, material.folder.parent, int(os.environ.get("EVERY", "10")))
+    for lost, words, path in worst:
+        print(f"    {lost} of {words} words  {path}")
+    report(f"words of {figures['words']} where pdfplumber reads them", figures["read"] / max(1, figures["words"]), "", least=0.995)
+    for reason in refused:
+        print(f"    {reason}")
+    report(f"documents of {figures['documents']} that docling-core refuses", len(refused), "", most=0)
 
 
 if __name__ == "__main__":

@@ -33,16 +33,16 @@ def kind(path):
     return path.rsplit(".", 1)[-1].lower()
 
 
-def listed():
-    with LIST.open(newline="") as file:
+def listed(documents=LIST):
+    with documents.open(newline="") as file:
         yield from csv.DictReader(file, delimiter="\t")
 
 
-def documents(folder):
-    """All documents of the list, from `folder`; what is missing there is fetched."""
+def documents(folder, of_list=LIST):
+    """All documents of a list, from `folder`; what is missing there is fetched."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    found = [Document(**row, file=folder / f"{row['sha256']}.{kind(row['path'])}") for row in listed()]
+    found = [Document(**row, file=folder / f"{row['sha256']}.{kind(row['path'])}") for row in listed(of_list)]
     missing = collections.defaultdict(list)
     for document in found:
         if not document.file.exists():

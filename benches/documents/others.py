@@ -1,9 +1,12 @@
 """Reads the corpus by a running service and by its peers, and compares words and sequences of three words.
 
-The truth of a PDF is what at least two of the peers agree on: each word as often as the second of them has it.
+The truth of a PDF is what at least two of the peers agree on: each word as often as the second of them has it. JSON, whose pages
+name their header and footer, is compared with all of it. Plain text, which has a running head once, is compared with what is left
+without the lines that repeat at the edge of three and more pages, after their first.
 """
 import collections
 import concurrent.futures
+import json
 import os
 import re
 import subprocess
@@ -11,6 +14,7 @@ import sys
 import unicodedata
 
 import corpus
+import kinds
 from service import Client, Service
 
 PEER_SECONDS = 120
@@ -28,6 +32,8 @@ PEERS = {
 }
 HYPHEN = re.compile(r"(?<=\w)(\u00ad|[-\u2010\ufffe\x02])\s*\n\s*(?=[a-zà-ÿ])")
 WORD = re.compile(r"\w+")
+# Lines at the upper and lower edge of a page that may be a running head, and pages on which such a line has to stand.
+EDGE_LINES, EDGE_PAGES = 3, 3
 
 
 def words(text):
@@ -51,6 +57,43 @@ def peer_text(name, document):
             text = ""
         kept.write_text(text)
     return kept.read_text()
+
+
+def outline(line):
+    """A line without its numbers, which change from page to page, and white space."""
+    return re.sub(r"\d+", "#", "".join(line.split()))
+
+
+def running_heads(text):
+    """Outlines of the lines that repeat at the edge of pages, in a text with a form feed after each page."""
+    pages = collections.Counter()
+    for page in text.split("\f"):
+        lines = [line for line in page.splitlines() if line.strip()]
+        pages.update({outline(line) for line in lines[:EDGE_LINES] + lines[-EDGE_LINES:]})
+    return {line for line, count in pages.items() if count >= EDGE_PAGES}
+
+
+def without_repetitions(text, heads):
+    """`text` with each of the running heads once. A reader may have a head in several lines."""
+    if not heads:
+        return text
+    counts = collections.Counter(map(outline, text.splitlines()))
+    is_head = {line: count >= EDGE_PAGES and bool(line) and any(line in head for head in heads) for line, count in counts.items()}
+    seen, kept = set(), []
+    for line in text.splitlines():
+        short = outline(line)
+        if not (is_head[short] and short in seen):
+            kept.append(line)
+        seen.add(short)
+    return "\n".join(kept)
+
+
+def all_text(answer):
+    """The text of a document in JSON, with the headers and footers of its pages."""
+    document = json.loads(answer["content"])
+    margins = (line for page in document["pages"] for line in page["header"] + page["footer"])
+    text = re.sub(r"\\(?=[^\w\s])", "", document["content"].replace("<br>", "\n"))
+    return "\n".join([text, *margins])
 
 
 def agreed(bags):
@@ -82,37 +125,78 @@ class Figures:
         return self.found[unit][name] / max(1, self.all[unit])
 
 
+class Findings:
+    """Figures of the corpus, and what was wrong with the answers."""
+
+    def __init__(self):
+        sets = ("working", "judging")
+        self.whole, self.without_heads = ({name: Figures() for name in sets} for _ in range(2))
+        self.kinds = collections.defaultdict(Figures)
+        self.fields = collections.Counter()
+        self.wrong = collections.defaultdict(list)
+        self.documents = 0
+
+
 def read_all(program, folder, cores, show_working_set=False):
     """Figures of both sets, and the names of documents by what was wrong with their answers."""
     found = corpus.documents(os.environ.get("CORPUS", folder / "corpus"))
-    figures = {"working": Figures(), "judging": Figures()}
-    wrong = collections.defaultdict(list)
+    every = int(os.environ.get("EVERY", "1"))
+    found = [document for document in found if int(document.sha256[:8], 16) % every == 0]
+    findings = Findings()
+    findings.documents = len(found)
 
     def one(document):
-        is_pdf = document.file.suffix == ".pdf"
-        peers = {name: peer_text(name, document) for name in PEERS} if is_pdf else {}
+        peers = {name: peer_text(name, document) for name in PEERS} if document.file.suffix == ".pdf" else {}
+        name, content = document.path.rsplit("/", 1)[-1], document.file.read_bytes()
+        client, answers, longest = Client(service), [], 0.0
         try:
-            status, answer, seconds = Client(service).extract(document.path.rsplit("/", 1)[-1], document.file.read_bytes())
+            for form in ("json", "plaintext") if peers else ("plaintext",):
+                status, answer, seconds = client.extract(name, content, f"output_format={form}")
+                longest = max(longest, seconds)
+                if status != 200:
+                    return document, status, "", "", longest, peers
+                answers.append(all_text(answer) if form == "json" else answer["content"])
         except OSError:
-            return document, 0, "", 0.0, peers
-        return document, status, answer.get("content", "") if status == 200 else "", seconds, peers
+            return document, 0, "", "", 0.0, peers
+        return document, 200, answers[0], answers[-1], longest, peers
 
     with Service(program, folder) as service, concurrent.futures.ThreadPoolExecutor(cores) as pool:
-        for document, status, text, seconds, peers in pool.map(one, found):
+        for document, status, whole, plain, seconds, peers in pool.map(one, found):
             name = f"{document.repository} {document.path}"
-            has_text = sum(len(words(peer)) > 0 for peer in peers.values()) > 0
-            if status == 0 or status >= 500:
-                wrong[f"status {status}" if status else "no answer"].append(name)
-            elif seconds > SLOW_SECONDS:
-                wrong["slow"].append(name)
-            elif has_text and not words(text):
-                wrong["empty where a peer finds text" if status == 200 else f"status {status} where a peer finds text"].append(name)
+            note_wrong(findings.wrong, name, status, seconds, plain, peers)
             if status == 200 and peers:
-                set_ = "judging" if corpus.is_judged(document) else "working"
-                figures[set_].add({"own": text, **peers}, list(PEERS))
-                if show_working_set and set_ == "working":
+                compare(findings, document, whole, plain, peers)
+                if show_working_set and not corpus.is_judged(document):
                     alone = Figures()
-                    alone.add({"own": text, **peers}, list(PEERS))
+                    alone.add({"own": whole, **peers}, list(PEERS))
                     if alone.all["words"] > 20 and alone.share("words", "own") < 0.97:
-                        print(f"    {alone.share('words', 'own'):.3f} of {alone.all['words']} words  {name}")
-    return figures, wrong, len(found)
+                        lost = alone.all["words"] - alone.found["words"]["own"]
+                        print(f"    {alone.share('words', 'own'):.3f} of {alone.all['words']} words, {lost} lost  {name}")
+    return findings
+
+
+def note_wrong(wrong, name, status, seconds, text, peers):
+    has_text = any(words(peer) for peer in peers.values())
+    if status == 0 or status >= 500:
+        wrong[f"status {status}" if status else "no answer"].append(name)
+    elif seconds > SLOW_SECONDS:
+        wrong["slow"].append(name)
+    elif has_text and not words(text):
+        wrong["empty where a peer finds text" if status == 200 else f"status {status} where a peer finds text"].append(name)
+
+
+def compare(findings, document, whole, plain, peers):
+    set_ = "judging" if corpus.is_judged(document) else "working"
+    findings.whole[set_].add({"own": whole, **peers}, list(PEERS))
+    heads = running_heads(peers["pdftotext"])
+    texts = {name: without_repetitions(text, heads) for name, text in peers.items()}
+    findings.without_heads[set_].add({"own": plain, **texts}, list(PEERS))
+    if set_ == "judging":
+        known = kinds.of(document)
+        for kind in known["kinds"]:
+            findings.kinds[kind].add({"own": whole, **peers}, list(PEERS))
+        values = collections.Counter(words(known["values"]))
+        if values:
+            findings.fields["all"] += values.total()
+            for name, text in {"own": whole, **peers}.items():
+                findings.fields[name] += (collections.Counter(words(text)) & values).total()

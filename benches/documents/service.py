@@ -52,8 +52,8 @@ class Service:
         except OSError:
             return False
 
-    def parsers(self):
-        """Highest address space, in MiB, of each process that parses now, by its number."""
+    def parsers(self, field="VmPeak"):
+        """Highest address space (or with VmHWM memory in use), in MiB, of each process that parses now, by its number."""
         found = {}
         for status in pathlib.Path("/proc").glob("[0-9]*/status"):
             try:
@@ -61,8 +61,8 @@ class Service:
                 command = (status.parent / "cmdline").read_bytes()
             except OSError:
                 continue
-            if fields.get("PPid") == str(self.process.pid) and b"parse-documents" in command and "VmPeak" in fields:
-                found[int(status.parent.name)] = int(fields["VmPeak"].split()[0]) / 1024
+            if fields.get("PPid") == str(self.process.pid) and b"parse-documents" in command and field in fields:
+                found[int(status.parent.name)] = int(fields[field].split()[0]) / 1024
         return found
 
 

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use signalbox_pdf::Area;
 
+use crate::table::Table;
+
 /// A part of a document.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Block {
@@ -82,8 +84,8 @@ pub enum Content {
         /// In order; nested ones follow the one that they belong to.
         items: Vec<Item>,
     },
-    /// A table; the first row is its head.
-    Table(Vec<Vec<String>>),
+    /// A table.
+    Table(Table),
     /// A picture, and what is known of it in words.
     ImageRef(String),
 }
@@ -127,7 +129,7 @@ pub struct ContentBlock {
     pub content: String,
     /// Of a heading.
     pub level: Option<u8>,
-    /// `page`; `ordered` and `items` of a list; `rows` of a table.
+    /// `page`; `ordered` and `items` of a list; of a table `rows`, and `cells` that are merged or headers.
     pub metadata: Map<String, Value>,
     /// The page on which it starts, from 1.
     pub page: Option<usize>,
@@ -161,8 +163,9 @@ impl Block {
                 metadata.insert("items".to_owned(), items.iter().map(Item::shown).collect());
                 ("list", None)
             }
-            Content::Table(rows) => {
-                metadata.insert("rows".to_owned(), json!(rows));
+            Content::Table(table) => {
+                metadata.insert("rows".to_owned(), json!(table.rows));
+                metadata.insert("cells".to_owned(), json!(table.cells));
                 ("table", None)
             }
             Content::ImageRef(_) => ("image_ref", None),
@@ -186,7 +189,9 @@ impl Block {
                 text.clone()
             }
             Content::List { items, .. } => items.iter().map(Item::marked_text).collect::<Vec<_>>().join("\n"),
-            Content::Table(rows) => rows.iter().map(|row| row.join("\t")).collect::<Vec<_>>().join("\n"),
+            Content::Table(table) => {
+                table.rows.iter().map(|row| row.join("\t")).collect::<Vec<_>>().join("\n")
+            }
         }
     }
 
@@ -197,7 +202,7 @@ impl Block {
                 change(text)
             }
             Content::List { items, .. } => items.iter_mut().for_each(|item| change(&mut item.text)),
-            Content::Table(rows) => rows.iter_mut().flatten().for_each(change),
+            Content::Table(table) => table.rows.iter_mut().flatten().for_each(change),
         }
     }
 }

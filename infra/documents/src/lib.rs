@@ -11,6 +11,7 @@
 
 pub mod block;
 mod cleanup;
+mod crooked;
 mod detect;
 mod encoding;
 mod engines;
@@ -28,6 +29,7 @@ mod sandbox;
 mod searchable;
 mod service;
 mod services;
+mod table;
 mod write;
 
 pub use cleanup::cleanup;
@@ -40,3 +42,4 @@ pub use sandbox::{FairPlaces, Full, Place, PoolError, Progress, Share, Sizes, ru
 pub use service::{Documents, Offer, Source, StartError};
 pub use services::ServiceError;
 pub use signalbox_confinement::Protection;
+pub use table::{Table, TableCell};

@@ -11,6 +11,7 @@ use signalbox_pdf::{Library, RgbImage};
 use crate::{
     block::{self, Block},
     cleanup::cleanup,
+    crooked::{self, Crooked},
     detect,
     engines::{
         Body, Engine as _, Input, NativeEngine, PdfEngine, Places, Reading, TikaPageEngine, draw_picture,
@@ -315,8 +316,16 @@ fn finish(mut reading: Reading, options: &Options, mime_type: &str, engine: &str
                 header: Vec::new(),
                 footer: Vec::new(),
             }));
+            let crooked = pages.iter().filter(|page| page.slope != 0.0);
+            let crooked: Vec<Crooked> =
+                crooked.map(|page| Crooked { page: page.number, slope: page.slope }).collect();
             if let Some(write_pages) = write_pages {
-                paged = write_pages(&layout::lined(pages.clone()));
+                let mut lined = layout::lined(pages.clone());
+                for page in &mut lined {
+                    let known = crooked.iter().find(|crooked| crooked.page == page.number);
+                    known.into_iter().for_each(|crooked| crooked.restore_lines(page));
+                }
+                paged = write_pages(&lined);
             }
             // Before layout analysis takes the words.
             let lined = options.words.then(|| layout::lined(pages.clone()));
@@ -332,6 +341,7 @@ fn finish(mut reading: Reading, options: &Options, mime_type: &str, engine: &str
             if let Some(lined) = lined {
                 placing::place(&mut blocks, &lined);
             }
+            crooked::restore(&mut blocks, &crooked);
             blocks
         }
         Body::Blocks(blocks) => {

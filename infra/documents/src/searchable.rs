@@ -2,7 +2,7 @@
 
 use signalbox_pdf::{Layer, UnseenWord, Word};
 
-use crate::layout::PageContent;
+use crate::{crooked::Crooked, layout::PageContent};
 
 /// The layers of those of `pages` on which words were recognised; words that the file has stay as they are in it.
 pub(crate) fn layers(pages: &[PageContent]) -> Vec<Layer> {
@@ -29,14 +29,15 @@ struct AsSeen {
     /// Width of the page as it was read.
     read_width: f32,
     turns: u32,
-    slope: f32,
+    crooked: Crooked,
 }
 
 impl AsSeen {
     fn of(page: &PageContent) -> Self {
         let is_level = page.turns.is_multiple_of(2);
         let (width, height) = if is_level { (page.width, page.height) } else { (page.height, page.width) };
-        Self { width, height, read_width: page.width, turns: page.turns % 4, slope: page.slope }
+        let crooked = Crooked { page: page.number, slope: page.slope };
+        Self { width, height, read_width: page.width, turns: page.turns % 4, crooked }
     }
 
     fn unseen(&self, word: &Word) -> UnseenWord {
@@ -49,9 +50,7 @@ impl AsSeen {
     }
 
     fn place(&self, x: f32, y: f32) -> (f32, f32) {
-        // Straightened, (x, y) became (x + slope * y, y - slope * x).
-        let square = 1.0 + self.slope * self.slope;
-        let (mut x, mut y) = ((x - self.slope * y) / square, (y + self.slope * x) / square);
+        let (mut x, mut y) = self.crooked.point(x, y);
         let mut width = self.read_width;
         for turn in 0..self.turns {
             (x, y) = (y, width - x);

@@ -37,6 +37,6 @@ pub use document::{Document, Metadata};
 pub use error::PdfError;
 pub use layer::{Layer, UnseenWord};
 pub use library::Library;
-pub use objects::{Objects, Rule};
+pub use objects::{Objects, Rule, Shape};
 pub use page::{GrayImage, Page, RgbImage};
 pub use words::{Area, MAX_WORDS, Style, Word};

@@ -13,9 +13,10 @@ const MOVE_TO: c_int = 2;
 /// How thick a rule can be, and how short, in points.
 const THICK: f32 = 3.0;
 const SHORT: f32 = 6.0;
-/// Objects and rules of a page, and segments of a path, at most.
+/// Objects, rules and shapes of a page, and segments of a path, at most.
 const MAX_OBJECTS: c_int = 100_000;
 const MAX_RULES: usize = 20_000;
+const MAX_SHAPES: usize = 20_000;
 const MAX_SEGMENTS: c_int = 4_096;
 
 /// A straight line, level or upright, such as tables have.
@@ -43,11 +44,22 @@ impl Rule {
     }
 }
 
+/// A drawn shape that is not a rule.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shape {
+    /// Where it is.
+    pub area: Area,
+    /// Whether it has a curve or a slanted line.
+    pub is_drawn: bool,
+}
+
 /// Objects on a page besides words.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Objects {
     /// Level and upright lines.
     pub rules: Vec<Rule>,
+    /// Shapes that are neither.
+    pub shapes: Vec<Shape>,
     /// Where images are.
     pub images: Vec<Area>,
     /// Whether there is anything to see, be it text drawn as shapes.
@@ -67,7 +79,7 @@ pub(crate) fn read(page: &Page<'_>) -> Objects {
         };
         match kind {
             TEXT => {}
-            PATH if found.rules.len() < MAX_RULES => rules_of(calls, page, object, &mut found.rules),
+            PATH if found.rules.len() < MAX_RULES => path(calls, page, object, &mut found),
             IMAGE => found.images.extend(area_of(calls, page, object)),
             _ => {}
         }
@@ -85,16 +97,16 @@ fn area_of(calls: &dyn PdfiumLibraryBindings, page: &Page<'_>, object: *mut c_vo
 }
 
 /// A thin shape is a rule; of another one that is stroked, each straight side is.
-fn rules_of(calls: &dyn PdfiumLibraryBindings, page: &Page<'_>, object: *mut c_void, rules: &mut Vec<Rule>) {
+fn path(calls: &dyn PdfiumLibraryBindings, page: &Page<'_>, object: *mut c_void, found: &mut Objects) {
     let Some(area) = area_of(calls, page, object) else { return };
     if area.height() <= THICK || area.width() <= THICK {
-        rules.extend(rule(area.left, area.top, area.right, area.bottom));
+        found.rules.extend(rule(area.left, area.top, area.right, area.bottom));
         return;
     }
     let (mut fill, mut stroke) = (0, 0);
     // SAFETY: the path belongs to the open page, here and below.
     unsafe { calls.FPDFPath_GetDrawMode(object.cast(), &mut fill, &mut stroke) };
-    if stroke == 0 {
+    if stroke == 0 && fill == 0 {
         return;
     }
     // SAFETY: as above; the matrix, whose type has no public name, is plain floats.
@@ -105,6 +117,7 @@ fn rules_of(calls: &dyn PdfiumLibraryBindings, page: &Page<'_>, object: *mut c_v
         (matrix.a, matrix.b, matrix.c, matrix.d, matrix.e, matrix.f, count)
     };
     let (mut begin, mut last) = ((0.0, 0.0), (0.0, 0.0));
+    let mut is_drawn = false;
     for index in 0..count.min(MAX_SEGMENTS) {
         let (mut x, mut y) = (0.0, 0.0);
         // SAFETY: as above; a segment at a number below the count is there.
@@ -116,14 +129,30 @@ fn rules_of(calls: &dyn PdfiumLibraryBindings, page: &Page<'_>, object: *mut c_v
         let here = page.frame.seen(a * x + c * y + e, b * x + d * y + f);
         match kind {
             MOVE_TO => begin = here,
-            LINE_TO => rules.extend(rule(last.0, last.1, here.0, here.1)),
-            _ => {}
+            LINE_TO => {
+                is_drawn |= is_slanted(last, here);
+                let side = rule(last.0, last.1, here.0, here.1);
+                found.rules.extend(side.filter(|_| stroke != 0));
+            }
+            _ => is_drawn = true,
         }
         if closes {
-            rules.extend(rule(here.0, here.1, begin.0, begin.1));
+            let side = rule(here.0, here.1, begin.0, begin.1);
+            found.rules.extend(side.filter(|_| stroke != 0));
         }
         last = here;
+        if is_drawn && stroke == 0 {
+            break;
+        }
     }
+    if found.shapes.len() < MAX_SHAPES {
+        found.shapes.push(Shape { area, is_drawn });
+    }
+}
+
+fn is_slanted(from: (f32, f32), to: (f32, f32)) -> bool {
+    let (width, height) = ((to.0 - from.0).abs(), (to.1 - from.1).abs());
+    width.max(height) > 0.5 && width.min(height) > 0.1 * width.max(height)
 }
 
 /// The rule from one place to another, if it is straight, thin and long enough.

@@ -121,19 +121,24 @@ fn content(page: &Page<'_>, index: usize, may_recognise: bool) -> Result<PageRea
         words.retain(|word| readable_letters(word) > 0);
     }
     let notes = unshown(&annotations.notes, &words);
-    let page = PageContent {
+    let mut page = PageContent {
         number: index + 1,
         width: page.width(),
         height: page.height(),
         words,
         rules: objects.rules,
         images: objects.images,
+        figures: Vec::new(),
         notes,
         confidence: None,
         turns: 0,
         slope: 0.0,
         is_mirrored: false,
     };
+    // Words that are drawn are no figure: they are recognised.
+    if !needs_recognition {
+        page.find_figures(&objects.shapes);
+    }
     Ok(PageReading { page, needs_recognition, is_cut })
 }
 

@@ -90,11 +90,33 @@ impl<'a> Builder<'a> {
             let begun = self.drafts.len();
             match part {
                 Part::Groups(groups) => groups.into_iter().for_each(|group| self.group(group)),
-                Part::Table(rows, area) => self.push(Content::Table(rows), Some(&area)),
+                Part::Table(table, area) => self.push(Content::Table(table), Some(&area)),
                 Part::Contents(items, size, area) => self.contents(items, size, &area),
                 Part::Image(text, area) => self.push(Content::ImageRef(text), Some(&area)),
             }
             self.join(begun);
+        }
+    }
+
+    /// Puts the figures of the page before what follows below them in the same column, such as their captions.
+    pub(super) fn figures(&mut self, areas: &[Area]) {
+        for (index, area) in areas.iter().enumerate() {
+            let place = self.place(area);
+            let [left, top, right, bottom] = place.bbox;
+            let middle = (top + bottom) / 2.0;
+            let follows = |draft: &Draft| {
+                let first = draft.places.first().filter(|first| first.page == place.page);
+                first.is_some_and(|first| {
+                    first.bbox[1] >= middle && first.bbox[0] < right && left < first.bbox[2]
+                })
+            };
+            let begun =
+                self.drafts.iter().rposition(|draft| draft.page < self.page).map_or(0, |last| last + 1);
+            let at =
+                self.drafts[begun..].iter().position(follows).map_or(self.drafts.len(), |next| begun + next);
+            let text = format!("page {}, figure {}", self.page, index + 1);
+            self.drafts.insert(at, Draft::new(self.page, Content::ImageRef(text), 0.0, Some(place)));
+            self.column += usize::from(at < self.column);
         }
     }
 
@@ -209,10 +231,11 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Whether the draft is of the running text, and not a footnote.
+    /// Whether the draft is of the running text, and not a footnote or a picture between its parts.
     fn is_body(&self, index: usize) -> bool {
         let draft = &self.drafts[index];
-        draft.size == 0.0 || draft.size >= 0.92 * self.usual.size
+        let is_image = matches!(draft.content, Content::ImageRef(_));
+        !is_image && (draft.size == 0.0 || draft.size >= 0.92 * self.usual.size)
     }
 
     /// The blocks, with the levels of headings known.
@@ -335,14 +358,7 @@ fn merge(one: &mut Draft, other: &mut Draft, known: &Words) -> bool {
             }
             follows
         }
-        (Content::Table(rows), Content::Table(next)) => {
-            let same_width = rows.first().map(Vec::len) == next.first().map(Vec::len);
-            let continues = same_width && one.page < other.page && rows.first() == next.first();
-            if continues {
-                rows.extend(next.drain(1..));
-            }
-            continues
-        }
+        (Content::Table(table), Content::Table(next)) => one.page < other.page && table.continue_with(next),
         _ => false,
     }
 }

@@ -75,7 +75,7 @@ fn mirror(page: &mut PageContent) {
     let width = page.width;
     let mirrored = |area: Area| Area { left: width - area.right, right: width - area.left, ..area };
     page.words.iter_mut().for_each(|word| word.area = mirrored(word.area));
-    page.images.iter_mut().for_each(|image| *image = mirrored(*image));
+    page.images.iter_mut().chain(&mut page.figures).for_each(|image| *image = mirrored(*image));
     for rule in &mut page.rules {
         *rule = if rule.level {
             Rule { from: width - rule.to, to: width - rule.from, ..*rule }

@@ -12,6 +12,7 @@ mod build;
 mod columns;
 mod contents;
 mod direction;
+mod figures;
 mod flow;
 mod hyphens;
 mod line;
@@ -19,16 +20,17 @@ mod list;
 mod margins;
 mod marker;
 mod ruled;
+mod spans;
 
-use signalbox_pdf::{Area, Rule, Word};
+use signalbox_pdf::{Area, Rule, Shape, Word};
 
-use crate::block::Block;
+use crate::{block::Block, table::Table};
 use columns::{Gutters, Piece};
 use flow::{Group, Usual};
 use hyphens::Words;
 pub(crate) use line::Line;
 
-/// Smallest side of an image that is worth a reference, in points.
+/// Smallest side of an image or figure that is worth a reference, in points.
 const IMAGE: f32 = 48.0;
 
 /// A page before its layout is understood.
@@ -46,6 +48,8 @@ pub struct PageContent {
     pub rules: Vec<Rule>,
     /// Where images are.
     pub images: Vec<Area>,
+    /// Where figures are drawn.
+    pub figures: Vec<Area>,
     /// Comments, which have no place in the text.
     pub notes: Vec<String>,
     /// How sure recognition was, 0 to 1; none for text that was in the file.
@@ -59,6 +63,11 @@ pub struct PageContent {
 }
 
 impl PageContent {
+    /// Finds the figures among `shapes`.
+    pub(crate) fn find_figures(&mut self, shapes: &[Shape]) {
+        self.figures = figures::find(shapes, self.width, self.height, IMAGE);
+    }
+
     /// Turns what is on the page clockwise, by quarters.
     pub(crate) fn turn(&mut self, quarters: u32) {
         for _ in 0..quarters % 4 {
@@ -73,7 +82,7 @@ impl PageContent {
                 word.area = turned(word.area);
                 (word.baseline, word.style.turned) = (word.area.bottom, !word.style.turned);
             }
-            self.images.iter_mut().for_each(|image| *image = turned(*image));
+            self.images.iter_mut().chain(&mut self.figures).for_each(|image| *image = turned(*image));
             self.rules =
                 std::mem::take(&mut self.rules).into_iter().map(|rule| rule.turned(height)).collect();
             (self.width, self.height) = (self.height, self.width);
@@ -93,7 +102,7 @@ pub struct Layout {
 /// A part of a page in reading order.
 enum Part {
     Groups(Vec<Group>),
-    Table(Vec<Vec<String>>, Area),
+    Table(Table, Area),
     /// A table of contents, and the size of its letters.
     Contents(Vec<contents::Title>, f32, Area),
     Image(String, Area),
@@ -138,6 +147,7 @@ pub fn analyse(mut pages: Vec<PageContent>) -> Layout {
         );
         builder.begin(page);
         builder.page(parts);
+        builder.figures(&page.figures);
         for line in line::gather(std::mem::take(&mut turned[index])) {
             builder.paragraph(line.text(), Some(&line.area));
         }
@@ -164,7 +174,7 @@ fn page_parts(
         found.push(Some(part));
     };
     for table in tables {
-        place(table.area, Part::Table(table.rows, table.area), &mut pieces);
+        place(table.area, Part::Table(table.content, table.area), &mut pieces);
     }
     let page_area = page.width * page.height;
     let mut number = 0;
@@ -247,7 +257,7 @@ fn row_parts(rows: Vec<Vec<Line>>, usual: Usual, known: &Words, parts: &mut Vec<
         while let Some((_, row)) = rows.next_if(|(index, _)| *index < table.rows.end) {
             within.push(row);
         }
-        parts.push(Part::Table(table.cells, area_of(&within)));
+        parts.push(Part::Table(Table::new(table.cells), area_of(&within)));
     }
     text(rows.map(|(_, row)| row).collect(), parts);
 }

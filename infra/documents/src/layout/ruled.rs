@@ -2,10 +2,13 @@
 
 use signalbox_pdf::{Area, Rule, Word};
 
-use super::{hyphens::Words, line};
+use super::{
+    hyphens::Words,
+    line,
+    spans::{self, NEAR},
+};
+use crate::table::Table;
 
-/// How far rules may miss each other, in points.
-const NEAR: f32 = 3.0;
 /// Rules that are looked at; a drawing has more.
 const MAX_RULES: usize = 1500;
 /// Cells of a table at most.
@@ -13,19 +16,34 @@ const MAX_CELLS: usize = 20_000;
 /// A chart has rules, too, but hardly a word between them.
 const FILLED: f32 = 0.3;
 
+/// Baselines this far apart are of one line, in points.
+const LEVEL: f32 = 1.5;
+/// Lines beside a grid that continue its rows at least; part of those beside it and of those in it that do so.
+const BESIDE: usize = 3;
+const BESIDE_PART: f32 = 0.8;
+const INSIDE_PART: f32 = 0.6;
+/// Words of a line beside a grid at most, on average: running text in another column has more.
+const BESIDE_WORDS: usize = 6;
+
 /// A table, and where it is.
 #[derive(Debug, Clone)]
 pub(crate) struct Found {
     pub(crate) area: Area,
-    pub(crate) rows: Vec<Vec<String>>,
+    pub(crate) content: Table,
 }
 
 /// Finds the tables between `rules` and takes their words out of `words`.
 pub(crate) fn take(rules: &[Rule], words: &mut Vec<Word>, known: &Words) -> Vec<Found> {
     let mut found = Vec::new();
-    for grid in grids(rules) {
-        let (inside, outside) = std::mem::take(words).into_iter().partition(|word| grid.holds(word));
-        match grid.fill(inside, known) {
+    let grids = grids(rules);
+    let free: Vec<Word> =
+        words.iter().filter(|word| !grids.iter().any(|grid| grid.holds(word))).cloned().collect();
+    for grid in grids {
+        let (inside, outside) =
+            std::mem::take(words).into_iter().partition::<Vec<Word>, _>(|word| grid.holds(word));
+        let filled =
+            if grid.is_part_of_rows(&inside, &free) { Err(inside) } else { grid.fill(inside, known) };
+        match filled {
             Ok(table) => {
                 *words = outside;
                 found.push(table);
@@ -45,6 +63,7 @@ struct Grid {
     columns: Vec<f32>,
     /// Of the level ones, from the top.
     rows: Vec<f32>,
+    rules: Vec<Rule>,
 }
 
 impl Grid {
@@ -61,7 +80,21 @@ impl Grid {
         area.left <= x && x <= area.right && area.top <= y && y <= area.bottom
     }
 
-    /// The table, unless hardly any cell has words; then they are given back.
+    /// Whether the rows continue beside the grid, as around a column with a frame: the table is wider than its rules.
+    fn is_part_of_rows(&self, inside: &[Word], free: &[Word]) -> bool {
+        let area = self.area();
+        let beside: Vec<&Word> =
+            free.iter().filter(|word| (area.top..=area.bottom).contains(&middle(word).1)).collect();
+        let (inner, outer) = (baselines(inside.iter()), baselines(beside.iter().copied()));
+        let is_common = |line: &&f32| inner.iter().any(|other| (*line - other).abs() <= LEVEL);
+        let common = outer.iter().filter(is_common).count();
+        common >= BESIDE
+            && common as f32 >= BESIDE_PART * outer.len() as f32
+            && common as f32 >= INSIDE_PART * inner.len() as f32
+            && beside.len() <= BESIDE_WORDS * outer.len()
+    }
+
+    /// The table, unless it has one column or hardly any cell has words; then they are given back.
     fn fill(&self, words: Vec<Word>, known: &Words) -> Result<Found, Vec<Word>> {
         let (height, width) = (self.rows.len() - 1, self.columns.len() - 1);
         let mut cells: Vec<Vec<Word>> = vec![Vec::new(); height * width];
@@ -70,28 +103,24 @@ impl Grid {
             cells[slot(&self.rows, y) * width + slot(&self.columns, x)].push(word);
         }
         let filled = cells.iter().filter(|cell| !cell.is_empty()).count();
-        if filled < 2 || (filled as f32) < FILLED * cells.len() as f32 {
+        let is_used = |column: &usize| cells.iter().skip(*column).step_by(width).any(|cell| !cell.is_empty());
+        let is_one_column = (0..width).filter(is_used).count() < 2;
+        if filled < 2 || is_one_column || (filled as f32) < FILLED * cells.len() as f32 {
             return Err(cells.into_iter().flatten().collect());
         }
+        let merged = spans::find(&self.columns, &self.rows, &self.rules, &mut cells);
         let texts: Vec<String> = cells.into_iter().map(|cell| text_of(cell, known)).collect();
-        let mut rows: Vec<Vec<String>> = texts.chunks(width).map(<[String]>::to_vec).collect();
-        rows.retain(|row| row.iter().any(|cell| !cell.is_empty()));
-        drop_empty_columns(&mut rows);
-        Ok(Found { area: self.area(), rows })
+        let rows = texts.chunks(width).map(<[String]>::to_vec).collect();
+        Ok(Found { area: self.area(), content: Table::of_grid(rows, merged) })
     }
 }
 
-/// Columns without a word come from double rules.
-fn drop_empty_columns(rows: &mut [Vec<String>]) {
-    let width = rows.first().map_or(0, Vec::len);
-    let keep: Vec<bool> = (0..width).map(|column| rows.iter().any(|row| !row[column].is_empty())).collect();
-    for row in rows {
-        let mut column = 0;
-        row.retain(|_| {
-            column += 1;
-            keep[column - 1]
-        });
-    }
+/// Where the lines of `words` stand.
+fn baselines<'a>(words: impl Iterator<Item = &'a Word>) -> Vec<f32> {
+    let mut places: Vec<f32> = words.map(|word| word.baseline).collect();
+    places.sort_by(f32::total_cmp);
+    places.dedup_by(|one, other| (*one - *other).abs() <= LEVEL);
+    places
 }
 
 fn middle(word: &Word) -> (f32, f32) {
@@ -134,7 +163,8 @@ fn grids(rules: &[Rule]) -> Vec<Grid> {
         let (rows, columns) = (places(&level), places(&upright));
         let cells = rows.len().saturating_sub(1) * columns.len().saturating_sub(1);
         if (2..=MAX_CELLS).contains(&cells) {
-            found.push(Grid { columns, rows });
+            let rules = level.into_iter().chain(upright).copied().collect();
+            found.push(Grid { columns, rows, rules });
         }
     }
     found
@@ -177,4 +207,61 @@ fn places(rules: &[&Rule]) -> Vec<f32> {
     places.sort_by(f32::total_cmp);
     places.dedup_by(|one, other| (*one - *other).abs() <= NEAR);
     places
+}
+
+#[cfg(test)]
+mod tests {
+    use signalbox_pdf::Style;
+
+    use super::*;
+
+    /// A word of letters that are 5 points wide.
+    fn word(text: &str, left: f32, baseline: f32) -> Word {
+        let right = left + 5.0 * text.len() as f32;
+        let area = Area { left, top: baseline - 8.0, right, bottom: baseline + 2.0 };
+        let style = Style { size: 10.0, ..Style::default() };
+        Word { text: text.to_owned(), area, baseline, style, confidence: None }
+    }
+
+    /// A grid of two columns from 200 on and of four rows, 20 points high.
+    fn grid() -> Vec<Rule> {
+        let level =
+            (0..5).map(|row| Rule { level: true, at: 100.0 + 20.0 * row as f32, from: 200.0, to: 400.0 });
+        let upright = (0..3).map(|column| Rule {
+            level: false,
+            at: 200.0 + 100.0 * column as f32,
+            from: 100.0,
+            to: 180.0,
+        });
+        level.chain(upright).collect()
+    }
+
+    fn rows(lefts: &[f32]) -> Vec<Word> {
+        let row = |row: usize| lefts.iter().map(move |left| word("word", *left, 114.0 + 20.0 * row as f32));
+        (0..4).flat_map(row).collect()
+    }
+
+    #[test]
+    fn frame_around_some_columns_is_no_table() {
+        for (lefts, is_table) in
+            [(&[210.0, 310.0][..], true), (&[110.0, 210.0, 310.0][..], false), (&[210.0][..], false)]
+        {
+            let mut words = rows(lefts);
+            let count = words.len();
+            let found = take(&grid(), &mut words, &Words::default());
+            assert_eq!((found.len(), words.len()), if is_table { (1, 0) } else { (0, count) }, "{lefts:?}");
+        }
+    }
+
+    #[test]
+    fn text_beside_a_table_does_not_undo_it() {
+        let mut words = rows(&[210.0, 310.0]);
+        // Lines of a column of text, at other places than the rows.
+        let text = (0..6).flat_map(|line| {
+            (0..5).map(move |at| word("text", 30.0 + 25.0 * at as f32, 108.0 + 13.0 * line as f32))
+        });
+        words.extend(text);
+        assert_eq!(take(&grid(), &mut words, &Words::default()).len(), 1);
+        assert_eq!(words.len(), 30);
+    }
 }

@@ -4,7 +4,10 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Document;
-use crate::block::{Block, BlockPlace, Content, Item};
+use crate::{
+    block::{Block, BlockPlace, Content, Item},
+    table::{Table, TableCell},
+};
 
 /// The version of the schema that is written; readers of later ones accept it.
 const VERSION: &str = "1.3.0";
@@ -90,9 +93,9 @@ impl Writer {
                 self.text(Owner::Body, "text", text, &prov, json!({}));
             }
             Content::List { ordered, items } => self.list(*ordered, items, &prov),
-            Content::Table(rows) => {
+            Content::Table(content) => {
                 let node = self.node(Owner::Body, format!("#/tables/{}", self.tables.len()), "table");
-                self.tables.push(node.with(floating(&prov)).with(json!({"data": table(rows)})));
+                self.tables.push(node.with(floating(&prov)).with(json!({"data": table(content)})));
             }
             Content::ImageRef(_) => {
                 let node = self.node(Owner::Body, format!("#/pictures/{}", self.pictures.len()), "picture");
@@ -177,24 +180,24 @@ fn provenance(place: &BlockPlace, letters: usize) -> Value {
     json!({"page_no": place.page, "bbox": bbox, "charspan": [0, letters]})
 }
 
-fn table(rows: &[Vec<String>]) -> Value {
-    let mut cells = Vec::new();
-    for (row, texts) in rows.iter().enumerate() {
-        for (column, text) in texts.iter().enumerate() {
-            cells.push(json!({
-                "text": text,
-                "row_span": 1,
-                "col_span": 1,
-                "start_row_offset_idx": row,
-                "end_row_offset_idx": row + 1,
-                "start_col_offset_idx": column,
-                "end_col_offset_idx": column + 1,
-                "column_header": row == 0,
-            }));
-        }
-    }
-    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-    json!({"table_cells": cells, "num_rows": rows.len(), "num_cols": columns})
+fn table(table: &Table) -> Value {
+    let head = table.head();
+    let cell = |(cell, text): (TableCell, &str)| {
+        let TableCell { row, column, row_span, col_span, header } = cell;
+        json!({
+            "text": text,
+            "row_span": row_span,
+            "col_span": col_span,
+            "start_row_offset_idx": row,
+            "end_row_offset_idx": row + row_span,
+            "start_col_offset_idx": column,
+            "end_col_offset_idx": column + col_span,
+            "column_header": header && row < head,
+            "row_header": header && row >= head,
+        })
+    };
+    let cells: Vec<Value> = table.whole().into_iter().map(cell).collect();
+    json!({"table_cells": cells, "num_rows": table.rows.len(), "num_cols": table.width()})
 }
 
 #[cfg(test)]
@@ -221,6 +224,10 @@ mod tests {
             header: Vec::new(),
             footer: Vec::new(),
         };
+        let rows = vec![row(["Part", "Count"]), row(["Hose", "2"]), row(["All of them", ""])];
+        let cells = [(0, 0), (0, 1), (1, 0)].map(|(row, column)| TableCell::new(row, column).header(true));
+        let total = TableCell::new(2, 0).spanning(1, 2);
+        let merged = Table { rows, cells: cells.into_iter().chain([total]).collect() };
         let document = Document {
             blocks: vec![
                 block(Content::Heading { level: 2, text: "Pumps".to_owned() }, vec![place(1, 60.0)]),
@@ -229,10 +236,7 @@ mod tests {
                     Content::List { ordered: true, items: vec![item(0, "a"), item(1, "b"), item(0, "c")] },
                     vec![place(2, 80.0)],
                 ),
-                block(
-                    Content::Table(vec![row(["Part", "Count"]), row(["Hose", "2"])]),
-                    vec![place(2, 100.0)],
-                ),
+                block(Content::Table(merged), vec![place(2, 100.0)]),
                 block(Content::ImageRef("page 2, image 1".to_owned()), vec![place(2, 200.0)]),
             ],
             metadata: [("title".to_owned(), json!("Handbook"))].into(),

@@ -62,7 +62,7 @@ fn push(text: &mut String, content: &Content) {
             }
         }
         Content::List { ordered, items } => push_items(text, *ordered, items),
-        Content::Table(rows) => push_table(text, rows),
+        Content::Table(table) => push_table(text, &table.rows),
         Content::ImageRef(words) => {
             let _ = write!(text, "![{}]()", escape(words, false));
         }
@@ -180,6 +180,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::table::Table;
 
     fn write(content: Content) -> String {
         blocks(&[Block::new(content)])
@@ -200,7 +201,7 @@ mod tests {
         let numbered = |number: u64| Item { number: Some(number), text: "x".to_owned(), ..Item::default() };
         let lettered = vec![numbered(10), marked(1, "1)"), marked(1, "b)"), marked(2, "1."), marked(0, "A.")];
         let cells = |row: &[&str]| row.iter().map(|cell| (*cell).to_owned()).collect::<Vec<_>>();
-        let table = vec![cells(&["a", "b|c"]), cells(&["1"])];
+        let table = Table::new(vec![cells(&["a", "b|c"]), cells(&["1"])]);
         for (content, expected) in [
             (Content::Heading { level: 2, text: "A *B*".to_owned() }, "## A \\*B\\*"),
             (Content::Paragraph("one\ntwo".to_owned()), "one  \ntwo"),

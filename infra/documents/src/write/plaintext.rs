@@ -23,8 +23,8 @@ fn push(text: &mut String, content: &Content) {
     match content {
         Content::Heading { text: words, .. } | Content::Paragraph(words) => text.push_str(words),
         Content::List { ordered, items } => push_items(text, *ordered, items),
-        Content::Table(rows) => {
-            for (index, row) in rows.iter().enumerate() {
+        Content::Table(table) => {
+            for (index, row) in table.rows.iter().enumerate() {
                 if index > 0 {
                     text.push('\n');
                 }

@@ -5,7 +5,7 @@ use super::{
     collect::Collector,
     tree::{self, Element},
 };
-use crate::failure::Failure;
+use crate::{failure::Failure, table::Table};
 
 /// Points of a series, and series of a chart, that are read.
 const POINTS: usize = 10_000;
@@ -23,7 +23,7 @@ impl Chart {
     /// Adds its titles and tables to the blocks.
     pub(super) fn add_to(self, collector: &mut Collector) {
         collector.paragraph(&self.titles.join("\n"));
-        self.tables.into_iter().for_each(|table| collector.table(table));
+        self.tables.into_iter().for_each(|table| collector.table(Table::new(table)));
     }
 }
 

@@ -1,10 +1,10 @@
 //! Collects blocks in reading order: list items become one list, a table takes its cells.
 
 use super::numbering::Label;
-use crate::block::{Block, Content, Item};
-
-/// Cells of a table at most; what is beyond is left out.
-const MAX_CELLS: usize = 1_000_000;
+use crate::{
+    block::{Block, Content, Item},
+    table::Table,
+};
 
 /// Blocks so far.
 #[derive(Debug, Default)]
@@ -93,25 +93,10 @@ impl Collector {
     }
 
     /// A table without its empty rows at the end and columns at the right.
-    pub(super) fn table(&mut self, mut rows: Vec<Vec<String>>) {
-        let is_empty = |cell: &String| cell.trim().is_empty();
-        while rows.last().is_some_and(|row| row.iter().all(is_empty)) {
-            rows.pop();
+    pub(super) fn table(&mut self, table: Table) {
+        if let Some(table) = table.trimmed() {
+            self.push(Content::Table(table));
         }
-        let width = rows
-            .iter()
-            .map(|row| row.iter().rposition(|cell| !is_empty(cell)).map_or(0, |last| last + 1))
-            .max();
-        let width = width.unwrap_or(0);
-        if width == 0 {
-            return;
-        }
-        rows.truncate(MAX_CELLS / width);
-        for row in &mut rows {
-            row.resize(width, String::new());
-            row.iter_mut().for_each(|cell| *cell = cell.trim().to_owned());
-        }
-        self.push(Content::Table(rows));
     }
 
     fn push(&mut self, content: Content) {

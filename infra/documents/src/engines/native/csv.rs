@@ -3,6 +3,7 @@ use crate::{
     block::{Block, Content as Kind},
     detect, encoding,
     failure::Failure,
+    table::Table,
 };
 
 /// One table.
@@ -20,5 +21,5 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
         let record = record.map_err(|_| Failure::corrupt("the table cannot be read as CSV"))?;
         rows.push(record.iter().map(|cell| cell.trim().to_owned()).collect());
     }
-    Ok(Content { blocks: vec![Block::new(Kind::Table(rows))], ..Content::default() })
+    Ok(Content { blocks: vec![Block::new(Kind::Table(Table::new(rows)))], ..Content::default() })
 }

@@ -7,7 +7,7 @@ use super::{
     collect::Collector,
     compound::{Compound, u16_at, u32_at},
 };
-use crate::{detect, failure::Failure};
+use crate::{detect, failure::Failure, table::Table};
 
 /// First bytes of a document of Word 97 and later, and the flags of its header.
 const MAGIC: u16 = 0xA5EC;
@@ -137,7 +137,7 @@ impl Reader {
     fn end_paragraph(&mut self) {
         let text = std::mem::take(&mut self.text);
         if !self.cells.is_empty() {
-            self.collector.table(rows(std::mem::take(&mut self.cells)));
+            self.collector.table(Table::new(rows(std::mem::take(&mut self.cells))));
         }
         self.collector.paragraph(&text);
     }

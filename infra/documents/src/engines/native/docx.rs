@@ -8,6 +8,7 @@ use super::{
     charts::{self, Chart},
     collect::Collector,
     docx_styles::{Counters, Lists, Styles},
+    docx_table::{DocxTable, Merge},
     formula, notes,
     numbering::Format,
     script::Script,
@@ -75,8 +76,8 @@ struct Reader<'a> {
     mark: Option<String>,
     collector: Collector,
     paragraph: Paragraph,
-    /// Tables within tables: the rows of each.
-    tables: Vec<Vec<Vec<String>>>,
+    /// Tables within tables.
+    tables: Vec<DocxTable>,
     /// Elements whose content is not shown.
     hidden: usize,
     reads_text: bool,
@@ -156,9 +157,18 @@ impl<'a> Reader<'a> {
             "numId" => {
                 value.unwrap_or_default().clone_into(&mut self.paragraph.list.get_or_insert_default().0)
             }
-            "tbl" => self.tables.push(Vec::new()),
-            "tr" => self.rows().push(Vec::new()),
-            "tc" => self.row().push(String::new()),
+            "tbl" => self.tables.push(DocxTable::default()),
+            "tr" => self.table().begin_row(),
+            "tc" => self.table().begin_cell(),
+            "tblHeader" if is_on(value) => self.table().make_row_head(),
+            "gridSpan" => {
+                let count = value.and_then(|count| count.parse().ok()).unwrap_or(1);
+                self.table().span_columns(count);
+            }
+            "vMerge" => {
+                let merge = if value == Some("restart") { Merge::Starts } else { Merge::Continues };
+                self.table().merge_rows(merge);
+            }
             "docPr" => {
                 let described = |name: &str| attributes.get(name).filter(|text| !text.is_empty());
                 let text = described("descr").or_else(|| described("title"));
@@ -180,13 +190,14 @@ impl<'a> Reader<'a> {
         match name {
             "t" => self.reads_text = false,
             "p" => self.end_paragraph(),
+            "tc" => self.table().end_cell(),
             "tbl" => {
-                let rows = self.tables.pop().unwrap_or_default();
+                let table = self.tables.pop().unwrap_or_default().finish();
                 match self.tables.last_mut() {
-                    None => self.collector.table(rows),
+                    None => self.collector.table(table),
                     // A table in a cell becomes its text.
                     Some(_) => {
-                        let text: Vec<String> = rows.into_iter().map(|row| row.join(" ")).collect();
+                        let text: Vec<String> = table.rows.into_iter().map(|row| row.join(" ")).collect();
                         self.append_to_cell(&text.join("\n"));
                     }
                 }
@@ -198,7 +209,7 @@ impl<'a> Reader<'a> {
     /// Appends the mark of a note; those with a mark of their own have it as text.
     fn refer(&mut self, kind: NoteKind, attributes: Attributes<'_>) {
         let id = attributes.get("id").unwrap_or_default().to_owned();
-        if matches!(attributes.get("customMarkFollows"), Some("1" | "true" | "on")) {
+        if attributes.get("customMarkFollows").is_some_and(|value| is_on(Some(value))) {
             return;
         }
         let number = self.notes.keys().filter(|(known, _)| *known == kind).count() + 1;
@@ -215,26 +226,16 @@ impl<'a> Reader<'a> {
         self.mark = self.notes.get(&(kind, id)).cloned();
     }
 
-    fn rows(&mut self) -> &mut Vec<Vec<String>> {
+    fn table(&mut self) -> &mut DocxTable {
         if self.tables.is_empty() {
-            self.tables.push(Vec::new());
+            self.tables.push(DocxTable::default());
         }
         let last = self.tables.len() - 1;
         &mut self.tables[last]
     }
 
-    fn row(&mut self) -> &mut Vec<String> {
-        let rows = self.rows();
-        if rows.is_empty() {
-            rows.push(Vec::new());
-        }
-        let last = rows.len() - 1;
-        &mut rows[last]
-    }
-
     fn append_to_cell(&mut self, text: &str) {
-        let row = self.row();
-        let Some(cell) = row.last_mut() else { return };
+        let Some(cell) = self.table().text() else { return };
         if !cell.is_empty() && !text.is_empty() {
             cell.push('\n');
         }
@@ -286,6 +287,11 @@ impl<'a> Reader<'a> {
     }
 }
 
+/// Whether a property is set: without a value it is.
+fn is_on(value: Option<&str>) -> bool {
+    matches!(value, None | Some("1" | "true" | "on"))
+}
+
 /// The built-in styles of lists, which name no numbering in the paragraph: their level.
 fn list_of_style(style: &str) -> Option<(String, usize)> {
     let rest = style.strip_prefix("ListBullet").or_else(|| style.strip_prefix("ListNumber"))?;
@@ -295,7 +301,11 @@ fn list_of_style(style: &str) -> Option<(String, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{block::Block, detect, engines::native::archive::packed};
+    use crate::{
+        block::{Block, Content as Kind},
+        detect,
+        engines::native::archive::packed,
+    };
 
     fn texts(bytes: &[u8]) -> Vec<String> {
         read(bytes).unwrap().blocks.iter().map(Block::text).collect()
@@ -311,6 +321,32 @@ mod tests {
         let bytes = packed(&parts);
         assert_eq!(detect::detect(&bytes, ""), detect::DOCX);
         assert_eq!(texts(&bytes), ["10⁶ points"]);
+    }
+
+    #[test]
+    fn merged_and_header_cells_are_kept() {
+        let cell = |properties: &str, text: &str| {
+            format!("<w:tc><w:tcPr>{properties}</w:tcPr><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:tc>")
+        };
+        let main = format!(
+            "<w:document><w:body><w:tbl><w:tr><w:trPr><w:tblHeader/></w:trPr>{}{}</w:tr><w:tr><w:trPr><w:tblHeader/></w:trPr>{}{}{}</w:tr>\
+             <w:tr>{}{}{}</w:tr></w:tbl></w:body></w:document>",
+            cell("<w:vMerge w:val='restart'/>", "Part"),
+            cell("<w:gridSpan w:val='2'/>", "Size"),
+            cell("<w:vMerge/>", ""),
+            cell("", "mm"),
+            cell("", "inch"),
+            cell("", "Rod"),
+            cell("", "25"),
+            cell("", "1"),
+        );
+        let blocks = read(&packed(&[("word/document.xml", &main)])).unwrap().blocks;
+        let Kind::Table(table) = &blocks[0].content else { panic!("{blocks:?}") };
+        assert_eq!(table.rows, [["Part", "Size", ""], ["", "mm", "inch"], ["Rod", "25", "1"]]);
+        let cells =
+            table.cells.iter().map(|cell| (cell.row, cell.column, cell.row_span, cell.col_span, cell.header));
+        let expected = [(0, 0, 2, 1, true), (0, 1, 1, 2, true), (1, 1, 1, 1, true), (1, 2, 1, 1, true)];
+        assert_eq!(cells.collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -12,12 +12,18 @@ use super::{
     script::Script,
     tree::{Element, Part},
 };
-use crate::failure::Failure;
+use crate::{
+    failure::Failure,
+    table::{FlowingTable, Table},
+};
 
 /// Elements within elements at most.
 const DEPTH: usize = 400;
 /// The same within a formula.
 const FORMULA_DEPTH: usize = 200;
+/// Rows and columns of a cell at most; browsers have the first one.
+const ROW_SPAN: usize = 65_534;
+const COLUMN_SPAN: usize = 64;
 /// Statements of a page about itself that are kept.
 const META: usize = 256;
 
@@ -161,7 +167,7 @@ impl Walker {
             }
             "table" if is_of_data(element) => {
                 self.end_paragraph();
-                self.collector.table(rows(element));
+                self.collector.table(table(element));
                 Ok(())
             }
             "ul" | "ol" => {
@@ -395,27 +401,33 @@ fn is_block(name: &str) -> bool {
 }
 
 /// Whether a table shows data, and does not only arrange a page.
-fn is_of_data(table: ElementRef<'_>) -> bool {
-    let has_inner = table.descendent_elements().skip(1).any(|inner| inner.value().name() == "table");
-    let rows = rows(table);
-    !has_inner && rows.iter().any(|row| row.len() >= 2)
+fn is_of_data(element: ElementRef<'_>) -> bool {
+    let has_inner = element.descendent_elements().skip(1).any(|inner| inner.value().name() == "table");
+    !has_inner && table(element).width() >= 2
 }
 
-fn rows(table: ElementRef<'_>) -> Vec<Vec<String>> {
-    let rows = table.descendent_elements().filter(|element| element.value().name() == "tr");
-    rows.map(|row| {
-        let cells = row.child_elements().filter(|cell| matches!(cell.value().name(), "td" | "th"));
-        let mut texts = Vec::new();
-        for cell in cells {
-            let span =
-                cell.attr("colspan").and_then(|span| span.parse().ok()).unwrap_or(1_usize).clamp(1, 64);
-            texts.push(text_of(cell));
-            texts.extend(std::iter::repeat_n(String::new(), span - 1));
+fn table(element: ElementRef<'_>) -> Table {
+    let mut table = FlowingTable::default();
+    let mut part = None;
+    for row in element.descendent_elements().filter(|element| element.value().name() == "tr") {
+        let within = row.parent().map(|part| part.id());
+        if part != within {
+            table.begin_part();
+            part = within;
         }
-        texts
-    })
-    .filter(|row| !row.is_empty())
-    .collect()
+        table.begin_row();
+        for cell in row.child_elements() {
+            let name = cell.value().name();
+            if !matches!(name, "td" | "th") {
+                continue;
+            }
+            let span = |name: &str, most: usize| {
+                cell.attr(name).and_then(|span| span.trim().parse().ok()).unwrap_or(1_usize).clamp(1, most)
+            };
+            table.cell(text_of(cell), span("rowspan", ROW_SPAN), span("colspan", COLUMN_SPAN), name == "th");
+        }
+    }
+    table.finish()
 }
 
 fn text_of(element: ElementRef<'_>) -> String {
@@ -464,6 +476,20 @@ mod tests {
         assert_eq!(texts(without), ["One", "Please enable scripts", "Two"]);
         assert_eq!(texts("<body><p>One<noscript><img src='https://x/count'></noscript>"), ["One"]);
         assert_eq!(texts("<p>10<sup>6</sup> H<sub>2</sub>O the 1<sup>st</sup>"), ["10⁶ H₂O the 1st"]);
+    }
+
+    #[test]
+    fn merged_and_header_cells_are_kept() {
+        let html = "<table><thead><tr><th rowspan=9>Part<th colspan=2>Size<tr><th>mm<th>inch</thead><tr><th>Rod<td>25<td>1</table>";
+        let blocks = read(html).unwrap().blocks;
+        let crate::block::Content::Table(table) = &blocks[0].content else { panic!("{blocks:?}") };
+        assert_eq!(table.rows, [["Part", "Size", ""], ["", "mm", "inch"], ["Rod", "25", "1"]]);
+        let cells = table.cells.iter().map(|cell| (cell.row, cell.column, cell.row_span, cell.col_span));
+        assert_eq!(
+            cells.collect::<Vec<_>>(),
+            [(0, 0, 2, 1), (0, 1, 1, 2), (1, 1, 1, 1), (1, 2, 1, 1), (2, 0, 1, 1)]
+        );
+        assert!(table.cells.iter().all(|cell| cell.header));
     }
 
     #[test]

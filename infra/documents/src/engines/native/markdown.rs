@@ -1,7 +1,10 @@
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use super::Content;
-use crate::block::{Block, Content as Kind, Item};
+use crate::{
+    block::{Block, Content as Kind, Item},
+    table::Table,
+};
 
 /// The blocks of a markdown text; emphasis is taken off, code stays as it is.
 pub(super) fn read(text: &str) -> Content {
@@ -57,7 +60,7 @@ impl Reader {
             Event::Start(Tag::TableHead | Tag::TableRow) => self.rows.push(Vec::new()),
             Event::End(TagEnd::Table) => {
                 let rows = std::mem::take(&mut self.rows);
-                self.blocks.push(Block::new(Kind::Table(rows)));
+                self.blocks.push(Block::new(Kind::Table(Table::new(rows))));
             }
             Event::Start(Tag::Image { .. }) => self.image = true,
             Event::End(TagEnd::Image) => {

@@ -9,6 +9,7 @@ mod csv;
 mod doc;
 mod docx;
 mod docx_styles;
+mod docx_table;
 mod eml;
 mod epub;
 mod formula;

@@ -12,7 +12,10 @@ use super::{
     tree,
     xml::{self, Attributes, Node},
 };
-use crate::failure::Failure;
+use crate::{
+    failure::Failure,
+    table::{Table, TableCell},
+};
 
 /// Formulas and charts that are read.
 const OBJECTS: usize = 1000;
@@ -98,7 +101,9 @@ struct Reader {
     title: bool,
     is_list_header: bool,
     lists: Lists,
-    rows: Option<Vec<Vec<String>>>,
+    table: Option<Table>,
+    /// Whether the rows and columns that are read are of the table's head.
+    is_head: bool,
     repeated: usize,
     paragraphs: usize,
     hidden: usize,
@@ -157,12 +162,13 @@ impl Reader {
             "list" => self.lists.open(attributes),
             "list-item" => self.lists.begin_item(attributes, false),
             "list-header" => self.lists.begin_item(attributes, true),
-            "table" if self.rows.is_none() => self.rows = Some(Vec::new()),
-            "table-row" => self.rows.iter_mut().for_each(|rows| rows.push(Vec::new())),
+            "table" if self.table.is_none() => (self.table, self.is_head) = (Some(Table::default()), false),
+            "table-header-rows" => self.is_head = true,
+            "table-row" => self.table.iter_mut().for_each(|table| table.rows.push(Vec::new())),
             "table-cell" | "covered-table-cell" => {
                 let repeated = attributes.get("number-columns-repeated").and_then(|count| count.parse().ok());
                 self.repeated = repeated.unwrap_or(1_usize).min(REPEATED);
-                self.cells().for_each(|row| row.push(String::new()));
+                self.begin_cell(attributes);
             }
             "page" => {
                 self.pages += 1;
@@ -231,8 +237,38 @@ impl Reader {
         }
     }
 
-    fn cells(&mut self) -> impl Iterator<Item = &mut Vec<String>> {
-        self.rows.iter_mut().filter_map(|rows| rows.last_mut())
+    /// Places that a merged cell covers have elements of their own.
+    fn begin_cell(&mut self, attributes: Attributes<'_>) {
+        let Some(table) = &mut self.table else { return };
+        let Some(row) = table.rows.len().checked_sub(1) else { return };
+        let column = table.rows[row].len();
+        table.rows[row].push(String::new());
+        let span = |name: &str| attributes.get(name).and_then(|span| span.parse().ok()).unwrap_or(1_usize);
+        let cell = TableCell::new(row, column)
+            .spanning(span("number-rows-spanned"), span("number-columns-spanned"))
+            .header(self.is_head);
+        if cell != TableCell::new(row, column) {
+            table.cells.push(cell);
+        }
+    }
+
+    /// Repeats the cell as often as it says.
+    fn end_cell(&mut self) {
+        let more = std::mem::take(&mut self.repeated).saturating_sub(1);
+        let Some(table) = &mut self.table else { return };
+        let Some(index) = table.rows.len().checked_sub(1) else { return };
+        let row = &mut table.rows[index];
+        let Some(text) = row.last().cloned() else { return };
+        for _ in 0..more {
+            if self.is_head {
+                table.cells.push(TableCell::new(index, row.len()).header(true));
+            }
+            row.push(text.clone());
+        }
+    }
+
+    fn cell_text(&mut self) -> Option<&mut String> {
+        self.table.as_mut()?.rows.last_mut()?.last_mut()
     }
 
     fn close(&mut self, name: &str) {
@@ -244,16 +280,11 @@ impl Reader {
             "note-body" => self.text = self.outside.pop().unwrap_or_default(),
             "note-citation" | "title" | "desc" => self.end_aside(name),
             "list" if self.lists.close() => self.collector.end_list(),
-            "table-cell" | "covered-table-cell" => {
-                let more = self.repeated.saturating_sub(1);
-                self.cells().for_each(|row| {
-                    let cell = row.last().cloned().unwrap_or_default();
-                    row.extend(std::iter::repeat_n(cell, more));
-                });
-            }
+            "table-cell" | "covered-table-cell" => self.end_cell(),
+            "table-header-rows" => self.is_head = false,
             "table" => {
-                if let Some(rows) = self.rows.take() {
-                    self.collector.table(rows);
+                if let Some(table) = self.table.take() {
+                    self.collector.table(table);
                 }
             }
             "frame" => self.end_frame(),
@@ -271,12 +302,12 @@ impl Reader {
         }
         // A paragraph without text is not counted.
         let place = if text.trim().is_empty() { Place::Outside } else { self.lists.place(&self.list_styles) };
-        if self.rows.is_some() {
+        if self.table.is_some() {
             let text = match place {
                 Place::Starts { label, .. } => label.before(&text),
                 _ => text,
             };
-            for cell in self.cells().filter_map(|row| row.last_mut()) {
+            if let Some(cell) = self.cell_text() {
                 if !cell.is_empty() {
                     cell.push('\n');
                 }
@@ -320,7 +351,10 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{block::Block, engines::native::archive::packed};
+    use crate::{
+        block::{Block, Content as Kind},
+        engines::native::archive::packed,
+    };
 
     #[test]
     fn indentation_is_no_text() {
@@ -329,6 +363,29 @@ mod tests {
         let blocks = read(&packed(&[("content.xml", content)])).unwrap().blocks;
         let texts: Vec<String> = blocks.iter().map(Block::text).collect();
         assert_eq!(texts, ["The points are  in order."]);
+    }
+
+    #[test]
+    fn merged_and_header_cells_are_kept() {
+        let cell = |attributes: &str, text: &str| {
+            format!("<table:table-cell {attributes}><text:p>{text}</text:p></table:table-cell>")
+        };
+        let content = format!(
+            "<office:document-content><table:table><table:table-header-rows><table:table-row>{}<table:covered-table-cell/>{}</table:table-row>\
+             </table:table-header-rows><table:table-row>{}{}</table:table-row><table:table-row><table:covered-table-cell/>{}</table:table-row>\
+             </table:table></office:document-content>",
+            cell("table:number-columns-spanned='2'", "Size"),
+            cell("", "Part"),
+            cell("table:number-rows-spanned='2'", "25"),
+            cell("table:number-columns-repeated='2'", "1"),
+            cell("table:number-columns-repeated='2'", "2"),
+        );
+        let blocks = read(&packed(&[("content.xml", &content)])).unwrap().blocks;
+        let Kind::Table(table) = &blocks[0].content else { panic!("{blocks:?}") };
+        assert_eq!(table.rows, [["Size", "", "Part"], ["25", "1", "1"], ["", "2", "2"]]);
+        let cells =
+            table.cells.iter().map(|cell| (cell.row, cell.column, cell.row_span, cell.col_span, cell.header));
+        assert_eq!(cells.collect::<Vec<_>>(), [(0, 0, 1, 2, true), (0, 2, 1, 1, true), (1, 0, 2, 1, false)]);
     }
 
     #[test]

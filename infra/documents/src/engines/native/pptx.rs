@@ -12,7 +12,10 @@ use super::{
     tree::Builder,
     xml::{self, Attributes, Node},
 };
-use crate::failure::Failure;
+use crate::{
+    failure::Failure,
+    table::{Table, TableCell},
+};
 
 /// Levels of numbered paragraphs.
 const LEVELS: usize = 9;
@@ -53,7 +56,9 @@ struct Reader {
     marker: Option<Marker>,
     /// How far the numbered paragraphs of the shape have counted, by level.
     counts: Vec<(String, u64)>,
-    rows: Option<Vec<Vec<String>>>,
+    table: Option<Table>,
+    /// Whether the first row and the first column of the table are headers.
+    heads: (bool, bool),
     charts: HashMap<String, Chart>,
     formula: Option<Builder>,
     /// The description of the open picture or frame.
@@ -105,9 +110,13 @@ impl Reader {
                 self.marker =
                     Some(Marker::Number(attributes.get("type").unwrap_or_default().to_owned(), start));
             }
-            "tbl" => self.rows = Some(Vec::new()),
-            "tr" => self.rows.iter_mut().for_each(|rows| rows.push(Vec::new())),
-            "tc" => self.cells().for_each(|row| row.push(String::new())),
+            "tbl" => (self.table, self.heads) = (Some(Table::default()), (false, false)),
+            "tblPr" => {
+                let is_on = |name: &str| matches!(attributes.get(name), Some("1" | "true"));
+                self.heads = (is_on("firstRow"), is_on("firstCol"));
+            }
+            "tr" => self.table.iter_mut().for_each(|table| table.rows.push(Vec::new())),
+            "tc" => self.begin_cell(attributes),
             "pic" | "graphicFrame" => self.description.clear(),
             "cNvPr" => {
                 let described = |name: &str| attributes.get(name).filter(|text| !text.is_empty());
@@ -123,8 +132,23 @@ impl Reader {
         }
     }
 
-    fn cells(&mut self) -> impl Iterator<Item = &mut Vec<String>> {
-        self.rows.iter_mut().filter_map(|rows| rows.last_mut())
+    /// Every place of a table has an element; those that a merged cell covers are empty.
+    fn begin_cell(&mut self, attributes: Attributes<'_>) {
+        let (in_first_row, in_first_column) = self.heads;
+        let Some(table) = &mut self.table else { return };
+        let Some(row) = table.rows.len().checked_sub(1) else { return };
+        let column = table.rows[row].len();
+        table.rows[row].push(String::new());
+        let span = |name: &str| attributes.get(name).and_then(|span| span.parse().ok()).unwrap_or(1_usize);
+        let is_header = (in_first_row && row == 0) || (in_first_column && column == 0);
+        let cell = TableCell::new(row, column).spanning(span("rowSpan"), span("gridSpan")).header(is_header);
+        if cell != TableCell::new(row, column) {
+            table.cells.push(cell);
+        }
+    }
+
+    fn cell_text(&mut self) -> Option<&mut String> {
+        self.table.as_mut()?.rows.last_mut()?.last_mut()
     }
 
     fn close(&mut self, name: &str) {
@@ -137,8 +161,8 @@ impl Reader {
                 self.collector.image(&std::mem::take(&mut self.description));
             }
             "tbl" => {
-                if let Some(rows) = self.rows.take() {
-                    self.collector.table(rows);
+                if let Some(table) = self.table.take() {
+                    self.collector.table(table);
                 }
             }
             _ => {}
@@ -148,8 +172,8 @@ impl Reader {
     fn end_paragraph(&mut self) {
         let text = std::mem::take(&mut self.text);
         let (level, marker) = (std::mem::take(&mut self.level), self.marker.take());
-        if self.rows.is_some() {
-            for cell in self.cells().filter_map(|row| row.last_mut()) {
+        if self.table.is_some() {
+            if let Some(cell) = self.cell_text() {
                 if !cell.is_empty() {
                     cell.push('\n');
                 }
@@ -190,7 +214,31 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{block::Block, engines::native::archive::packed};
+    use crate::{
+        block::{Block, Content as Kind},
+        engines::native::archive::packed,
+    };
+
+    #[test]
+    fn merged_and_header_cells_are_kept() {
+        let cell = |attributes: &str, text: &str| {
+            format!("<a:tc {attributes}><a:txBody><a:p><a:r><a:t>{text}</a:t></a:r></a:p></a:txBody></a:tc>")
+        };
+        let slide = format!(
+            "<p:sld><p:graphicFrame><a:tbl><a:tblPr firstRow='1' firstCol='1'/><a:tr>{}{}{}</a:tr><a:tr>{}{}{}</a:tr></a:tbl>\
+             </p:graphicFrame></p:sld>",
+            cell("", "Part"),
+            cell("gridSpan='2'", "Size"),
+            cell("hMerge='1'", ""),
+            cell("", "Rod"),
+            cell("", "25"),
+            cell("", "1"),
+        );
+        let blocks = read(&packed(&[("ppt/slides/slide1.xml", &slide)])).unwrap().blocks;
+        let Kind::Table(table) = &blocks[0].content else { panic!("{blocks:?}") };
+        let cells = table.cells.iter().map(|cell| (cell.row, cell.column, cell.col_span, cell.header));
+        assert_eq!(cells.collect::<Vec<_>>(), [(0, 0, 1, true), (0, 1, 2, true), (1, 0, 1, true)]);
+    }
 
     #[test]
     fn numbers_descriptions_charts_and_formulas_are_kept() {

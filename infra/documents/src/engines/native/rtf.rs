@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use encoding_rs::{Encoding, WINDOWS_1250, WINDOWS_1251, WINDOWS_1252, WINDOWS_1253, WINDOWS_1254};
 
 use super::{Content, collect::Collector};
-use crate::failure::Failure;
+use crate::{failure::Failure, table::Table};
 
 /// Groups within groups at most.
 const DEPTH: usize = 1000;
@@ -242,7 +242,7 @@ impl Reader {
     fn end_table(&mut self) {
         if !self.rows.is_empty() {
             let rows = std::mem::take(&mut self.rows);
-            self.collector.table(rows);
+            self.collector.table(Table::new(rows));
         }
     }
 }
@@ -281,7 +281,7 @@ fn encoding(page: i32) -> &'static Encoding {
 
 #[cfg(test)]
 mod tests {
-    use crate::block::Content as Kind;
+    use crate::{block::Content as Kind, table::Table};
 
     #[test]
     fn letters_paragraphs_and_tables_are_read() {
@@ -295,7 +295,7 @@ mod tests {
             [
                 Kind::Heading { level: 1, text: "Titel".to_owned() },
                 Kind::Paragraph("Grüße €5 {ok}".to_owned()),
-                Kind::Table(vec![row("a", "b"), row("1", "2")]),
+                Kind::Table(Table::new(vec![row("a", "b"), row("1", "2")])),
                 Kind::Paragraph("Ende".to_owned()),
             ]
         );

@@ -2,10 +2,13 @@
 
 use std::io::Cursor;
 
-use calamine::{Data, Reader, open_workbook_auto_from_rs};
+use calamine::{Data, Dimensions, Reader, Sheets, open_workbook_auto_from_rs};
 
 use super::{Content, collect::Collector};
-use crate::failure::Failure;
+use crate::{
+    failure::Failure,
+    table::{Table, TableCell},
+};
 
 /// Rows and columns of a sheet that are read.
 const ROWS: usize = 100_000;
@@ -26,10 +29,31 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
             warnings.push(format!("of a sheet, only the first {ROWS} rows and {COLUMNS} columns were read"));
         }
         let rows = range.rows().take(ROWS).map(|row| row.iter().take(COLUMNS).map(cell).collect()).collect();
+        let first = range.start().unwrap_or_default();
+        let cells =
+            merged(&mut book, &name).into_iter().filter_map(|area| table_cell(&area, first)).collect();
         collector.heading(2, &name);
-        collector.table(rows);
+        collector.table(Table { rows, cells });
     }
     Ok(Content { blocks: collector.finish(), warnings, ..Content::default() })
+}
+
+/// The merged cells of a sheet. Without those that cannot be read, its texts are all there.
+fn merged(book: &mut Sheets<Cursor<&[u8]>>, sheet: &str) -> Vec<Dimensions> {
+    match book {
+        Sheets::Xls(book) => book.merge_cells_by_sheet_name(sheet).unwrap_or_default(),
+        Sheets::Xlsx(book) => book.merge_cells_by_sheet_name(sheet).unwrap_or_default(),
+        Sheets::Xlsb(_) | Sheets::Ods(_) => Vec::new(),
+    }
+}
+
+/// `area` in a table that starts at the row and column of `first`; none if it starts before, where nothing is written.
+fn table_cell(area: &Dimensions, first: (u32, u32)) -> Option<TableCell> {
+    let row = area.start.0.checked_sub(first.0)?;
+    let column = area.start.1.checked_sub(first.1)?;
+    let span = |from: u32, to: u32| to.saturating_sub(from) as usize + 1;
+    let cell = TableCell::new(row as usize, column as usize);
+    Some(cell.spanning(span(area.start.0, area.end.0), span(area.start.1, area.end.1)))
 }
 
 fn cell(data: &Data) -> String {
@@ -62,5 +86,45 @@ fn failure(error: &calamine::Error) -> Failure {
         Failure::Encrypted
     } else {
         Failure::corrupt("the sheets cannot be read: the file is damaged or truncated")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{block::Content as Kind, engines::native::archive::packed};
+
+    #[test]
+    fn merged_cells_of_a_sheet_are_kept() {
+        let types = "<Types><Override PartName='/xl/workbook.xml' ContentType='application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml'/></Types>";
+        let root = "<Relationships xmlns='http://schemas.openxmlformats.org/package/2006/relationships'><Relationship Id='rId1' \
+            Type='http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument' Target='xl/workbook.xml'/></Relationships>";
+        let relations = "<Relationships xmlns='http://schemas.openxmlformats.org/package/2006/relationships'><Relationship Id='rId1' \
+            Type='http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet' Target='worksheets/sheet1.xml'/></Relationships>";
+        let book = "<workbook xmlns='http://schemas.openxmlformats.org/spreadsheetml/2006/main' xmlns:r='http://schemas.openxmlformats.org/officeDocument/2006/relationships'><sheets>\
+            <sheet name='Sizes' sheetId='1' r:id='rId1'/></sheets></workbook>";
+        let cell =
+            |place: &str, text: &str| format!("<c r='{place}' t='inlineStr'><is><t>{text}</t></is></c>");
+        let sheet = format!(
+            "<worksheet xmlns='http://schemas.openxmlformats.org/spreadsheetml/2006/main'><dimension ref='B2:D3'/><sheetData><row r='2'>{}{}</row><row r='3'>{}{}{}</row></sheetData>\
+             <mergeCells count='1'><mergeCell ref='C2:D2'/></mergeCells></worksheet>",
+            cell("B2", "Part"),
+            cell("C2", "Size"),
+            cell("B3", "Rod"),
+            cell("C3", "25"),
+            cell("D3", "1"),
+        );
+        let bytes = packed(&[
+            ("[Content_Types].xml", types),
+            ("_rels/.rels", root),
+            ("xl/workbook.xml", book),
+            ("xl/_rels/workbook.xml.rels", relations),
+            ("xl/worksheets/sheet1.xml", &sheet),
+        ]);
+        let blocks = read(&bytes).unwrap().blocks;
+        let Kind::Table(table) = &blocks[1].content else { panic!("{blocks:?}") };
+        assert_eq!(table.rows, [["Part", "Size", ""], ["Rod", "25", "1"]]);
+        let cells = table.cells.iter().map(|cell| (cell.row, cell.column, cell.col_span, cell.header));
+        assert_eq!(cells.collect::<Vec<_>>(), [(0, 0, 1, true), (0, 1, 2, true)]);
     }
 }

@@ -8,7 +8,7 @@ use signalbox_workers::{DocumentIndex, Worker};
 use super::{EXTRACT, document, jobs::until_status, sample, send, send_form, world, world_for_weeks};
 use crate::harness::{Client, World, encode, eventually, seconds, sha256};
 
-const DOCUMENTS: &str = "/api/v1/documents";
+pub const DOCUMENTS: &str = "/api/v1/documents";
 
 /// Submits a document whose text is kept; returns its id once it can be found.
 async fn keep(client: &Client, name: &str, bytes: &[u8]) -> String {

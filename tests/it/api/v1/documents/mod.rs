@@ -5,6 +5,7 @@ mod google_vision;
 mod hostile;
 mod jobs;
 mod kept;
+mod killed;
 mod losing_nothing;
 mod options;
 mod pages;
