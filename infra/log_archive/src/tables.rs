@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     /// Tables that are derived, or of use to the processes of one system alone.
-    const NOT_CARRIED: [&str; 25] = [
+    const NOT_CARRIED: [&str; 26] = [
         "log_chain",
         "log_index",
         "log_index_progress",
@@ -103,6 +103,7 @@ mod tests {
         "ops.indexed_documents",
         "ops.login_codes",
         "ops.plugin_claims",
+        "ops.recent_cells",
         "ops.recent_values",
         "ops.retention_runs",
         "ops.rule_evaluators",
