@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(shell tools/target-dir)
 CARGO_BUILD := cargo build --release --locked -p signalbox -p signalbox-agent --bin signalbox --bin signalbox-agent
 
 .DEFAULT_GOAL := help
-.PHONY: help up build console openapi examples test lint fmt demo demo-plant demo-sensors bench \
+.PHONY: help up build console openapi examples test lint fmt demo demo-plant demo-sensors alarms-live bench \
 	bench-console bench-extraction bench-log bench-monitoring webhook-libraries scale chaos abuse fuzz bootstrap
 
 help: ## List these targets
@@ -53,9 +53,11 @@ demo-sensors: ## Let simulated values flow into the running system (start it wit
 	@tools/demo-sensors
 
 bench: build ## Measure throughput and latency on this machine; BENCH=name for one of them
+	@tools/bootstrap tests
 	cargo bench --locked -p signalbox --bench signalbox -- $(BENCH)
 
 bench-monitoring: build ## Measure datapoints: in, out, on disk and live; BENCH_PARTS=ingest,single for some of it
+	@tools/bootstrap tests
 	cargo bench --locked -p signalbox --bench signalbox -- monitoring
 
 bench-extraction: build ## Measure extraction of documents beside its peers; BENCH_PARTS='digital ocr' for some of it
@@ -67,6 +69,10 @@ bench-log: build ## Carry, verify and rebuild a log of BENCH_EVENTS (1,000,000);
 bench-console: build ## Measure the console in Chromium, BENCH_MINUTES (30) of live values; BENCH_PARTS='redraw scroll heap sizes'
 	@tools/bootstrap tests
 	@.tools/node/bin/node console/tests/bench.ts "$(CARGO_TARGET_DIR)/release/signalbox" $(BENCH_PARTS)
+
+alarms-live: console ## Compare the states of 1,000 live alarms with those that Prometheus gives them; SEED=number for others
+	@tools/bootstrap tests
+	RULES=1000 cargo test --locked -p signalbox --test it -- --nocapture random_live_rules
 
 webhook-libraries: console ## Have the reference libraries of Standard Webhooks verify 10,000 deliveries each, and refuse as many that are tampered with
 	@tools/bootstrap tests

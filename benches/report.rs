@@ -33,6 +33,12 @@ pub fn pair(name: &str, ours: f64, theirs: f64, unit: &str) {
     println!("  {name:<34} {} {} {unit}", number(ours), number(theirs));
 }
 
+/// Prints what was measured of ours and of two peers.
+pub fn triple(name: &str, all: [f64; 3], unit: &str) {
+    let [ours, one, other] = all.map(number);
+    println!("  {name:<34} {ours} {one} {other} {unit}");
+}
+
 /// Prints a ratio with the bound that it must keep.
 pub fn ratio(name: &str, value: f64, least: f64) {
     println!("  {name:<34} {value:>12.2}   at least {least}: {}", verdict(value >= least));

@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use sqlx::PgPool;
 
-use super::{influx, points};
+use super::{lines, points};
 use crate::{
     load, report, size,
-    system::{Role, Servers, Signalbox},
+    system::{Peer, Role, Servers, Signalbox},
 };
 
 const CONNECTIONS: usize = 8;
@@ -26,7 +26,7 @@ pub async fn run() -> anyhow::Result<()> {
     )
     .await?;
     points::make_table(&plain).await?;
-    let influx = influx::start(servers.folder()).await?;
+    let influx = Peer::influx(servers.folder()).await?;
     let events = points::add_events(&api, EVENTS).await?;
     let (ours, theirs) = (points::requests(&api, &events, count), points::copy_rows(&events, count));
     let mut rates: [Vec<f64>; 3] = Default::default();
@@ -36,13 +36,9 @@ pub async fn run() -> anyhow::Result<()> {
         sqlx::query("TRUNCATE points").execute(&plain).await?;
         points::copy(&plain, &theirs).await?;
         let copied = count as f64 / start.elapsed().as_secs_f64();
-        let written = match &influx {
-            Some(influx) => {
-                let requests = influx::requests(&events, count);
-                load::send_all(influx.address, CONNECTIONS, &requests, 204)?.rate * points::BATCH as f64
-            }
-            None => f64::NAN,
-        };
+        let requests = lines::to_influx(&points::lines(&events, count));
+        let written =
+            load::send_all(influx.address, CONNECTIONS, &requests, 204)?.rate * points::BATCH as f64;
         // The first round warms up.
         if round > 0 {
             rates[0].push(our_load.rate * points::BATCH as f64);
@@ -52,23 +48,19 @@ pub async fn run() -> anyhow::Result<()> {
     }
     let pool = servers.database().await?;
     points::wait_until_folded(&pool).await?;
-    print(&rates, influx.is_some());
+    print(&rates);
     print_bytes(&pool, &plain, count).await
 }
 
-fn print(rates: &[Vec<f64>; 3], has_influx: bool) {
+fn print(rates: &[Vec<f64>; 3]) {
     report::title("monitoring: batches of 1,000 over 500 events at 8 connections");
     let [ours, copy, influx] = rates;
     report::figure("signalbox", report::median(ours.iter().copied()), "points/s");
     report::figure("COPY, one connection", report::median(copy.iter().copied()), "points/s");
     let ratio = |theirs: &[f64]| report::median(ours.iter().zip(theirs).map(|(ours, theirs)| ours / theirs));
     report::ratio("to COPY", ratio(copy), 1.5);
-    if has_influx {
-        report::figure("InfluxDB", report::median(influx.iter().copied()), "points/s");
-        report::ratio("to InfluxDB", ratio(influx), 0.7);
-    } else {
-        println!("  InfluxDB is not installed (Debian: influxdb)");
-    }
+    report::figure("InfluxDB", report::median(influx.iter().copied()), "points/s");
+    report::ratio("to InfluxDB", ratio(influx), 0.7);
 }
 
 async fn print_bytes(pool: &PgPool, plain: &PgPool, rows: usize) -> anyhow::Result<()> {

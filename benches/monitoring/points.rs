@@ -1,6 +1,9 @@
 //! The same points for everybody: sensors that wander, in steps of a hundredth.
 
+use std::ops::Range;
+
 use anyhow::Context as _;
+use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
 use sqlx::{Executor, PgPool, postgres::PgPoolCopyExt};
 use uuid::Uuid;
@@ -53,6 +56,16 @@ pub fn requests_between(api: &Api, events: &[String], count: usize, from: i64, t
     requests_of(api, count, item)
 }
 
+/// Requests that record points `nths` of one event, each a second after the one before, the first of all at `begin`.
+pub fn requests_of_one(api: &Api, event: &str, nths: Range<usize>, begin: DateTime<Utc>) -> Vec<Vec<u8>> {
+    let first = nths.start;
+    let item = |nth: usize| {
+        let time = begin + TimeDelta::seconds((first + nth) as i64);
+        json!({"value": value(first + nth), "event_public_id": event, "timestamp": time.to_rfc3339()})
+    };
+    requests_of(api, nths.len(), item)
+}
+
 fn requests_of(api: &Api, count: usize, item: impl Fn(usize) -> Value) -> Vec<Vec<u8>> {
     let batch = |first: usize| {
         let items: Vec<_> = (first..(first + BATCH).min(count)).map(&item).collect();
@@ -77,6 +90,16 @@ pub fn copy_rows(events: &[String], count: usize) -> Vec<String> {
         format!("{}\t{event}\t{}\t{}\n", Uuid::from_u128(rand::random()), time.to_rfc3339(), value(nth))
     };
     let piece = |first: usize| (first..(first + BATCH).min(count)).map(row).collect();
+    (0..count).step_by(BATCH).map(piece).collect()
+}
+
+/// The same points as lines for InfluxDB, each at a time of its own, in pieces.
+pub fn lines(events: &[String], count: usize) -> Vec<String> {
+    let line = |nth: usize| {
+        let (event, time) = (&events[nth % events.len()], 1_760_000_000_000_000_000 + nth as i64 * 1000);
+        format!("points,event={event} value={} {time}\n", value(nth))
+    };
+    let piece = |first: usize| (first..(first + BATCH).min(count)).map(line).collect();
     (0..count).step_by(BATCH).map(piece).collect()
 }
 

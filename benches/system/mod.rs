@@ -4,6 +4,8 @@
 
 mod agent;
 mod api;
+mod cpu;
+mod peers;
 mod program;
 mod servers;
 mod signalbox;
@@ -11,6 +13,8 @@ mod wait;
 
 pub use agent::AgentSettings;
 pub use api::{AgentAccount, Api, Exchange};
+pub use cpu::{own_seconds, seconds};
+pub use peers::Peer;
 pub use program::Program;
 pub use servers::Servers;
 pub use signalbox::{Role, Signalbox};

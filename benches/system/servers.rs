@@ -2,6 +2,7 @@ use std::{fs::Permissions, os::unix::fs::PermissionsExt, path::Path};
 
 use anyhow::Context as _;
 use async_nats::{ConnectOptions, ServerAddr, jetstream};
+use chrono::{DateTime, Utc};
 use rustix::process::{Pid, Signal, kill_process};
 use signalbox_embedded::{NatsCluster, Postgres, PostgresOptions};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
@@ -151,6 +152,21 @@ impl Servers {
                 .await?;
         signalbox_database::migrate(&pool).await?;
         Ok(pool)
+    }
+
+    /// The time of the database.
+    pub async fn now(&self) -> anyhow::Result<DateTime<Utc>> {
+        Ok(sqlx::query_scalar("SELECT now()").fetch_one(&self.database().await?).await?)
+    }
+
+    /// Seconds of the processors that PostgreSQL has spent, and those of the nats-servers.
+    pub fn cpu_seconds(&self) -> anyhow::Result<[f64; 2]> {
+        let postgres = self.postgres.as_ref().context("PostgreSQL does not run")?;
+        let mut nats = 0.0;
+        for pid in self.nats.pids() {
+            nats += super::seconds(pid)?;
+        }
+        Ok([super::seconds(postgres.pid())?, nats])
     }
 
     /// A plain client of JetStream, for what the bus does not show.

@@ -1,6 +1,7 @@
 //! A backlog of past events is delivered to receivers that take 20 ms for each, by 1, 2 and 4 worker processes. The
 //! installation makes a limited number of requests at the same time: by default ten, so that no more than 500 in a second
 //! can be delivered, however many workers there are; then 128, of which all workers take a share (`BENCH_IN_FLIGHT=10,128`).
+//! Also what a delivery costs each process in time of the processors, queueing included.
 
 use std::{env, time::Duration};
 
@@ -9,7 +10,7 @@ use anyhow::Context as _;
 use super::Rest;
 use crate::{
     report, size,
-    system::{Role, Servers, Signalbox},
+    system::{Program, Role, Servers, Signalbox, own_seconds, seconds},
     webhooks::{
         EVENTS, backlog,
         sink::{Behaviour, Sink},
@@ -21,6 +22,28 @@ const LATENCY: Duration = Duration::from_millis(20);
 /// Requests at the same time: as many as by default, and more.
 const IN_FLIGHT: &str = "10,128";
 const SUBSCRIPTIONS: usize = 16;
+
+const SPENDERS: [&str; 7] =
+    ["workers", "PostgreSQL", "nats-server", "gateway", "commands", "read models", "receivers and client"];
+
+/// Seconds of the processors that each has spent.
+fn spent(servers: &Servers, rest: &Rest, workers: &[Program]) -> anyhow::Result<[f64; 7]> {
+    let mut by_workers = 0.0;
+    for worker in workers {
+        by_workers += seconds(worker.pid())?;
+    }
+    let [postgres, nats] = servers.cpu_seconds()?;
+    let of = |program: &Program| seconds(program.pid());
+    Ok([
+        by_workers,
+        postgres,
+        nats,
+        of(&rest.gateway)?,
+        of(&rest.commands)?,
+        of(&rest.projections)?,
+        own_seconds()?,
+    ])
+}
 
 /// Runs it.
 pub async fn run() -> anyhow::Result<()> {
@@ -46,19 +69,25 @@ pub async fn run() -> anyhow::Result<()> {
                 .with("SIGNALBOX_WEBHOOKS__CONCURRENT_PER_SUBSCRIPTION", &each);
             let workers = (0..count).map(|_| settings.start()).collect::<anyhow::Result<Vec<_>>>()?;
             let mut rates = Vec::new();
+            let mut before = spent(&servers, &rest, &workers)?;
             for round in 0..=rounds {
                 let name = format!("{in_flight}/{count}/{round}");
                 let work = (SUBSCRIPTIONS, deliveries);
                 let rate = backlog::deliver_queued(&rest.api, &sink, work, &name).await?;
                 // The first round warms up.
-                if round > 0 {
-                    rates.push(rate);
+                match round {
+                    0 => before = spent(&servers, &rest, &workers)?,
+                    _ => rates.push(rate),
                 }
             }
+            let after = spent(&servers, &rest, &workers)?;
             let rate = report::median(rates);
             let gain = rate / *alone.get_or_insert(rate);
             let unit = format!("deliveries/s, {gain:.2} × one, {:.2} of the bound", rate / bound);
             report::figure(&format!("{count} workers"), rate, &unit);
+            let each = |at: usize| (after[at] - before[at]) * 1e6 / (rounds as usize * deliveries) as f64;
+            let parts = SPENDERS.iter().enumerate().map(|(at, name)| format!("{name} {:.0}", each(at)));
+            println!("    µs of a processor per delivery: {}", parts.collect::<Vec<_>>().join(", "));
             workers.into_iter().for_each(|worker| worker.stop());
         }
     }

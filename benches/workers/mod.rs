@@ -33,16 +33,17 @@ pub async fn run() -> anyhow::Result<()> {
 
 /// One process each of those roles that are not multiplied.
 struct Rest {
-    _processes: [Program; 2],
-    _gateway: Program,
+    commands: Program,
+    projections: Program,
+    gateway: Program,
     api: Api,
 }
 
 impl Rest {
     async fn start(servers: &Servers) -> anyhow::Result<Self> {
         let start = |role| Signalbox::new(servers, role)?.start();
-        let processes = [start(Role::Commands)?, start(Role::Projections)?];
+        let (commands, projections) = (start(Role::Commands)?, start(Role::Projections)?);
         let (gateway, api) = Signalbox::new(servers, Role::Gateway)?.start_and_log_in().await?;
-        Ok(Self { _processes: processes, _gateway: gateway, api })
+        Ok(Self { commands, projections, gateway, api })
     }
 }

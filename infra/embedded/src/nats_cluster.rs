@@ -60,6 +60,11 @@ impl NatsCluster {
         self.nodes.len()
     }
 
+    /// Process ids of those that run.
+    pub fn pids(&self) -> impl Iterator<Item = u32> {
+        self.nodes.iter().filter_map(|node| node.running.as_ref()).map(Nats::pid)
+    }
+
     /// Kills server `index` with SIGKILL; it stays away until [`NatsCluster::restart`].
     pub fn kill(&mut self, index: usize) {
         if let Some(nats) = self.nodes[index].running.take() {

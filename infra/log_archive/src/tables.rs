@@ -103,6 +103,7 @@ mod tests {
         "ops.indexed_documents",
         "ops.login_codes",
         "ops.plugin_claims",
+        "ops.recent_cells",
         "ops.recent_values",
         "ops.retention_runs",
         "ops.rule_evaluators",

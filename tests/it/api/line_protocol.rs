@@ -6,6 +6,7 @@ use flate2::{Compression, write::GzEncoder};
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
+use signalbox_datapoint_log::{Point, reserve};
 
 use super::v1::datapoints::{DATAPOINTS, listed};
 use crate::harness::{Answer, Client, World};
@@ -105,10 +106,10 @@ async fn a_batch_that_its_sender_left_unfinished_is_completed() {
     let world = World::start().await;
     assert_eq!(write(&world.admin, "m v=0 0").await.status, 204);
     // As a gateway leaves it that crashes after it has reserved the values and before the log has them.
-    let reserved = "INSERT INTO ops.recent_values (channel, time, value, batch_id, place, reserved_at)
-        SELECT channel, n * 1000000, n, '018f0000-0000-7000-8000-000000000000'::uuid, n, reserved_at
-          FROM ops.recent_values, generate_series(1, 3) AS n";
-    sqlx::query(reserved).execute(&world.servers.pool).await.unwrap();
+    let pool = &world.servers.pool;
+    let channel: i32 = sqlx::query_scalar("SELECT number FROM read.channels").fetch_one(pool).await.unwrap();
+    let left: Vec<_> = (1..=3).map(|n| Point { channel, time: n * 1_000_000, value: n as f64 }).collect();
+    reserve(pool, world.clock.new_id(), &left, world.clock.now()).await.unwrap();
     assert_eq!(write(&world.admin, "m v=2 2").await.status, 204);
     assert_eq!(listed(&world.admin, "").await, (vec![3.0, 2.0, 1.0, 0.0], 4));
     world.finish().await;

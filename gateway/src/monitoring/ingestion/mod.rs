@@ -12,7 +12,7 @@ mod source;
 pub(crate) use self::{
     check::Refusal,
     item::{DatapointIn, Item, MAX_ID},
-    series::{Series, SeriesValue, take_series},
+    series::{SeriesValue, take_series},
     source::{Repetition, Source},
 };
 

@@ -34,13 +34,6 @@ const MADE_AT_ONCE: usize = 32;
 /// Characters of a digest at the end of a name.
 const DIGEST: usize = 16;
 
-/// Labels as a sender gives them, and the name of a channel that is made for them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Series {
-    pub(crate) labels: Labels,
-    pub(crate) name: String,
-}
-
 /// A value of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct SeriesValue {
@@ -52,6 +45,9 @@ pub(crate) struct SeriesValue {
     pub(crate) value: f64,
 }
 
+/// Gives a channel that is made for these labels its name.
+pub(crate) type Naming = fn(&Labels) -> String;
+
 /// Indexes of values that were not recorded, and why.
 pub(crate) type RefusedValues = BTreeMap<usize, String>;
 
@@ -62,7 +58,7 @@ pub(crate) async fn take_series(
     services: &IngestionServices,
     user: &CurrentUser,
     context: &RequestContext,
-    series: &[Series],
+    (series, naming): (&[Labels], Naming),
     values: &[SeriesValue],
 ) -> Result<RefusedValues, Problem> {
     // Once for all attempts, so that values without a time are recognised.
@@ -79,7 +75,7 @@ pub(crate) async fn take_series(
         }
     }
     for _ in 0..ATTEMPTS {
-        let found = channels(services, user, context, series, &is_measured).await?;
+        let found = channels(services, user, context, (series, naming), &is_measured).await?;
         if let Some(mut refused) = take_found(services, user, &found, &possible, arrived).await? {
             refused.append(&mut wrong);
             return Ok(refused);
@@ -159,11 +155,11 @@ async fn channels(
     services: &IngestionServices,
     user: &CurrentUser,
     context: &RequestContext,
-    series: &[Series],
+    (series, naming): (&[Labels], Naming),
     measured: &[bool],
 ) -> Result<Vec<Found>, Problem> {
     let mut found: Vec<Option<Found>> =
-        series.iter().map(|one| label_fault(&one.labels).map(|fault| Err(NotTaken::Labels(fault)))).collect();
+        series.iter().map(|labels| label_fault(labels).map(|fault| Err(NotTaken::Labels(fault)))).collect();
     let mut catalog = services.catalogs.fresh().await?;
     let mut missing = look_up(&catalog, series, &mut found);
     missing.retain(|index| measured[*index]);
@@ -181,7 +177,7 @@ async fn channels(
                     found[index] = Some(Err(NotTaken::TooMany { most }));
                 }
             } else {
-                catalog = make(services, user, context, series, part, &mut found).await?;
+                catalog = make(services, user, context, (series, naming), part, &mut found).await?;
             }
         }
     }
@@ -189,7 +185,7 @@ async fn channels(
 }
 
 /// Adds to `found` the channels that `catalog` knows; returns the indexes of the others.
-fn look_up(catalog: &Catalog, series: &[Series], found: &mut [Option<Found>]) -> Vec<usize> {
+fn look_up(catalog: &Catalog, series: &[Labels], found: &mut [Option<Found>]) -> Vec<usize> {
     let unknown: Vec<_> = (0..series.len()).filter(|index| found[*index].is_none()).collect();
     look_up_some(catalog, series, &unknown, found)
 }
@@ -197,13 +193,13 @@ fn look_up(catalog: &Catalog, series: &[Series], found: &mut [Option<Found>]) ->
 /// The same for those of `series` that `unknown` names.
 fn look_up_some(
     catalog: &Catalog,
-    series: &[Series],
+    series: &[Labels],
     unknown: &[usize],
     found: &mut [Option<Found>],
 ) -> Vec<usize> {
     let mut missing = Vec::new();
     for &index in unknown {
-        match catalog.labelled(&series[index].labels) {
+        match catalog.labelled(&series[index]) {
             Some(channel) => found[index] = Some(Ok(channel.id)),
             None => missing.push(index),
         }
@@ -216,7 +212,7 @@ async fn make(
     services: &IngestionServices,
     user: &CurrentUser,
     context: &RequestContext,
-    series: &[Series],
+    (series, naming): (&[Labels], Naming),
     missing: &[usize],
     found: &mut [Option<Found>],
 ) -> Result<Arc<Catalog>, Problem> {
@@ -239,7 +235,7 @@ async fn make(
                 user,
                 context,
                 &catalog,
-                &series[*index],
+                (&series[*index], naming),
             )
         })
         .collect();
@@ -256,16 +252,17 @@ async fn make_one(
     user: &CurrentUser,
     context: &RequestContext,
     catalog: &Catalog,
-    series: &Series,
+    (labels, naming): (&Labels, Naming),
 ) -> Result<Found, Problem> {
-    let labels = serde_json::to_vec(&series.labels).map_err(|error| Problem::internal(&error))?;
+    let name = naming(labels);
+    let written = serde_json::to_vec(labels).map_err(|error| Problem::internal(&error))?;
     // An id that a channel has is that of one that was deleted, or that has other labels now.
-    let mut ids = series_ids(&series.labels).map_err(|error| Problem::internal(&error))?;
+    let mut ids = series_ids(labels).map_err(|error| Problem::internal(&error))?;
     let free = ids.find(|id| catalog.channel(*id).is_none());
     let id = free.unwrap_or_else(|| clock.new_id());
     let mut refusal = String::new();
     // Different labels may make the same name, and users choose names, too.
-    for name in [fitting(&series.name, &labels), with_digest(&series.name, &labels)] {
+    for name in [fitting(&name, &written), with_digest(&name, &written)] {
         let metadata = context.metadata(user.actor(), &format!("create channel {id} {name}"));
         let spec = ChannelSpec {
             name,
@@ -273,7 +270,7 @@ async fn make_one(
             unit: None,
             min_value: None,
             max_value: None,
-            labels: series.labels.clone(),
+            labels: labels.clone(),
             description: None,
             retention_days: None,
         };

@@ -1,16 +1,13 @@
 //! The lines of a request as values of series.
 
-use std::{collections::HashMap, io::Read};
+use std::{borrow::Cow, collections::HashMap, io::Read};
 
 use chrono::{DateTime, Utc};
 use flate2::read::MultiGzDecoder;
 use signalbox_domain::monitoring::Labels;
 
 use super::line::{Field, Line, parse, split_line};
-use crate::{
-    monitoring::ingestion::{Series, SeriesValue},
-    problem::Problem,
-};
+use crate::{monitoring::ingestion::SeriesValue, problem::Problem};
 
 /// Bytes of a request's lines at most, decompressed.
 pub(super) const MAX_BYTES: usize = 16 << 20;
@@ -62,7 +59,7 @@ impl Precision {
 /// The lines of a request.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Batch {
-    pub(super) series: Vec<Series>,
+    pub(super) series: Vec<Labels>,
     pub(super) values: Vec<SeriesValue>,
     /// Number of the line of each value, from 1.
     pub(super) lines_of_values: Vec<usize>,
@@ -90,8 +87,7 @@ impl Batch {
     /// Reads the lines of `body`.
     pub(super) fn read(mut body: &[u8], precision: Precision) -> Result<Self, Problem> {
         let mut batch = Self::default();
-        // By measurement and tags as they are written, and field.
-        let mut known = HashMap::new();
+        let mut known = Known::new();
         let mut number = 0;
         while !body.is_empty() {
             let (line, rest) = split_line(body);
@@ -120,7 +116,7 @@ impl Batch {
         line: &'a [u8],
         number: usize,
         precision: Precision,
-        known: &mut HashMap<(&'a str, String), usize>,
+        known: &mut Known<'a>,
     ) -> Result<(), &'static str> {
         let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8")?;
         let line = parse(text)?;
@@ -128,7 +124,7 @@ impl Batch {
             None => None,
             Some(units) => Some(precision.moment(units).ok_or("its time is outside of 1970 to 9999")?),
         };
-        let head = head(text);
+        let known = known.entry(head(text)).or_default();
         let mut tags = None;
         let (mut values, mut texts) = (Vec::with_capacity(line.fields.len()), 0);
         for (field, value) in &line.fields {
@@ -136,8 +132,7 @@ impl Batch {
                 texts += 1;
                 continue;
             };
-            let key = (head, field.clone().into_owned());
-            let series = match known.get(&key) {
+            let series = match known.get(field) {
                 Some(series) => *series,
                 None if self.series.len() == MAX_SERIES => {
                     return Err("the request has too many series before it");
@@ -147,8 +142,8 @@ impl Batch {
                         Some(tags) => tags,
                         none => none.insert(labels_of_tags(&line)?),
                     };
-                    self.series.push(series(&line.measurement, field, tags));
-                    known.insert(key, self.series.len() - 1);
+                    self.series.push(labels(&line.measurement, field, tags));
+                    known.insert(field.clone(), self.series.len() - 1);
                     self.series.len() - 1
                 }
             };
@@ -160,6 +155,9 @@ impl Batch {
         Ok(())
     }
 }
+
+/// Series by measurement and tags as they are written, and field.
+type Known<'a> = HashMap<&'a str, HashMap<Cow<'a, str>, usize>>;
 
 /// Measurement and tags of `line`, as they are written.
 fn head(line: &str) -> &str {
@@ -193,16 +191,23 @@ fn labels_of_tags(line: &Line<'_>) -> Result<Labels, &'static str> {
 const MEASUREMENT: &str = "_measurement";
 const FIELD: &str = "_field";
 
-fn series(measurement: &str, field: &str, tags: &Labels) -> Series {
+fn labels(measurement: &str, field: &str, tags: &Labels) -> Labels {
     let mut labels = tags.clone();
     labels.insert(MEASUREMENT.to_owned(), measurement.to_owned());
     labels.insert(FIELD.to_owned(), field.to_owned());
-    let mut name = format!("{measurement}.{field}");
-    if !tags.is_empty() {
-        let pairs: Vec<_> = tags.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    labels
+}
+
+/// Name of a channel for a series: `measurement.field{tag=value,…}`.
+pub(super) fn name(labels: &Labels) -> String {
+    let of = |key: &str| labels.get(key).map_or("", String::as_str);
+    let mut name = format!("{}.{}", of(MEASUREMENT), of(FIELD));
+    let tags = labels.iter().filter(|(key, _)| ![MEASUREMENT, FIELD].contains(&key.as_str()));
+    let pairs: Vec<_> = tags.map(|(key, value)| format!("{key}={value}")).collect();
+    if !pairs.is_empty() {
         name.push_str(&format!("{{{}}}", pairs.join(",")));
     }
-    Series { labels, name }
+    name
 }
 
 #[cfg(test)]
@@ -221,21 +226,21 @@ mod tests {
     fn lines_of_the_same_series_share_it() {
         let batch =
             read("cpu,host=a user=1,system=2 1\n# comment\n\ncpu,host=a user=3 2\r\ncpu,host=b user=4 3\n");
-        let names: Vec<_> = batch.series.iter().map(|series| series.name.as_str()).collect();
+        let names: Vec<_> = batch.series.iter().map(name).collect();
         assert_eq!(names, ["cpu.user{host=a}", "cpu.system{host=a}", "cpu.user{host=b}"]);
         let values: Vec<_> = batch.values.iter().map(|value| (value.series, value.value)).collect();
         assert_eq!(values, [(0, 1.0), (1, 2.0), (0, 3.0), (2, 4.0)]);
         assert_eq!(batch.lines_of_values, [1, 1, 4, 5]);
         assert_eq!((batch.lines, batch.faults.len()), (3, 0));
         let labels = [("_field", "user"), ("_measurement", "cpu"), ("host", "a")];
-        assert_eq!(batch.series[0].labels, labels.map(|(key, value)| (key.into(), value.into())).into());
+        assert_eq!(batch.series[0], labels.map(|(key, value)| (key.into(), value.into())).into());
     }
 
     #[test]
     fn keys_of_tags_become_keys_of_labels() {
         let batch = read("m,host.name=a,1st=b,größe=c v=1\nm v=2");
-        assert_eq!(batch.series[0].name, "m.v{_st=b,gr__e=c,host_name=a}");
-        assert_eq!(batch.series[1].name, "m.v");
+        assert_eq!(name(&batch.series[0]), "m.v{_st=b,gr__e=c,host_name=a}");
+        assert_eq!(name(&batch.series[1]), "m.v");
         let batch = read("m,host.name=a,host-name=b v=1\nm,_field=x v=1\nm,a=1,a=1 v=1\nm v=1");
         assert_eq!(batch.faults.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1, 2, 3]);
         assert_eq!((batch.values.len(), batch.lines_of_values[0]), (1, 4));

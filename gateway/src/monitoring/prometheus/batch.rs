@@ -7,10 +7,7 @@ use prost::Message;
 use signalbox_domain::monitoring::Labels;
 
 use super::messages::{RequestV2, Sample, WriteRequest};
-use crate::{
-    monitoring::ingestion::{Series, SeriesValue},
-    problem::Problem,
-};
+use crate::{monitoring::ingestion::SeriesValue, problem::Problem};
 
 /// Bytes of a request at most, compressed and decompressed.
 pub(super) const MAX_BYTES: usize = 8 << 20;
@@ -29,7 +26,7 @@ pub(super) enum Version {
 /// The contents of a request.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Batch {
-    pub(super) series: Vec<Series>,
+    pub(super) series: Vec<Labels>,
     pub(super) values: Vec<SeriesValue>,
     /// Place of the series of each value in the request, from 0.
     pub(super) places: Vec<usize>,
@@ -102,8 +99,7 @@ impl Batch {
         }
         // No channel is made for a series without values.
         if self.values.len() > before {
-            let name = as_promql(&labels);
-            self.series.push(Series { labels, name });
+            self.series.push(labels);
         }
         Ok(())
     }
@@ -161,7 +157,7 @@ pub(super) fn is_metric_name(name: &str) -> bool {
 }
 
 /// The series as PromQL writes it: `name{label="value", …}`.
-fn as_promql(labels: &Labels) -> String {
+pub(super) fn as_promql(labels: &Labels) -> String {
     let mut text = labels.get(NAME).cloned().unwrap_or_default();
     let others = labels.iter().filter(|(name, _)| *name != NAME);
     for (index, (name, value)) in others.enumerate() {
@@ -218,9 +214,9 @@ mod tests {
             series(&[("__name__", "up"), ("job", "a\"b"), ("empty", "")], &[(1.0, 1000), (0.0, 2000)]),
             series(&[("__name__", "down")], &[(2.5, 1500)]),
         ]);
-        let names: Vec<_> = batch.series.iter().map(|series| series.name.as_str()).collect();
+        let names: Vec<_> = batch.series.iter().map(as_promql).collect();
         assert_eq!(names, [r#"up{job="a\"b"}"#, "down"]);
-        assert_eq!(batch.series[0].labels.len(), 2);
+        assert_eq!(batch.series[0].len(), 2);
         let values: Vec<_> = batch.values.iter().map(|value| (value.series, value.value)).collect();
         assert_eq!(values, [(0, 1.0), (0, 0.0), (1, 2.5)]);
         assert_eq!(batch.values[2].time.map(|time| time.timestamp_micros()), Some(1_500_000));
@@ -262,7 +258,7 @@ mod tests {
         };
         let timeseries = vec![one(&[1, 2, 3, 4]), one(&[1, 2, 3]), one(&[1, 9])];
         let batch = Batch::read(&zipped(&RequestV2 { symbols, timeseries }), Version::Two).unwrap();
-        assert_eq!(batch.series[0].name, "up{job=\"a\"}");
+        assert_eq!(as_promql(&batch.series[0]), "up{job=\"a\"}");
         assert_eq!((batch.series.len(), batch.histograms), (1, 3));
         assert_eq!(batch.faults.keys().copied().collect::<Vec<_>>(), [1, 2]);
     }

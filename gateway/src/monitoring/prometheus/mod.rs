@@ -17,7 +17,7 @@ use axum::{
 use signalbox_metrics::metrics;
 use tokio::task::spawn_blocking;
 
-use self::batch::{Batch, MAX_BYTES, Version};
+use self::batch::{Batch, MAX_BYTES, Version, as_promql};
 pub(super) use self::read::*;
 use super::ingestion::take_series;
 use crate::{
@@ -53,7 +53,7 @@ pub(super) async fn write(
     metrics().left_out("not_a_number", batch.not_numbers);
     metrics().left_out("histogram", batch.histograms);
     let mut refused = batch.faults;
-    let wrong = take_series(&services, &user, &context, &batch.series, &batch.values).await?;
+    let wrong = take_series(&services, &user, &context, (&batch.series, as_promql), &batch.values).await?;
     let written = batch.values.len() - wrong.len();
     for (index, reason) in wrong {
         refused.entry(batch.places[index]).or_insert(reason);

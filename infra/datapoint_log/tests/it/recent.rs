@@ -54,10 +54,49 @@ async fn a_value_is_recognised_for_24_hours() {
     let beyond = reserve(&pool, id(3), &[point(0, 0.5)], after).await.unwrap();
     assert_eq!(beyond, Reserved { new: vec![point(0, 0.5)], unfinished: Vec::new() });
     forget_values(&pool, after + day).await.unwrap();
-    let count = "SELECT count(*) FROM ops.recent_values";
+    let count = "SELECT count(*) FROM ops.recent_cells";
     assert_eq!(sqlx::query_scalar::<_, i64>(count).fetch_one(&pool).await.unwrap(), 1);
     forget_values(&pool, after + day + TimeDelta::seconds(1)).await.unwrap();
     assert_eq!(sqlx::query_scalar::<_, i64>(count).fetch_one(&pool).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn values_of_many_cells_are_reserved_and_recognised() {
+    let pool = database().await;
+    let given: Vec<_> = (0..20_000_i64)
+        .map(|nth| Point {
+            channel: (nth % 300) as i32,
+            time: nth * 1_000_000 - 5_000_000,
+            value: nth as f64,
+        })
+        .collect();
+    let first = reserve(&pool, id(1), &given, noon()).await.unwrap();
+    assert_eq!(first, Reserved { new: given.clone(), unfinished: Vec::new() });
+    let others: Vec<_> = given.iter().step_by(2).map(|point| Point { value: -1.0, ..*point }).collect();
+    let second = reserve(&pool, id(2), &[given.clone(), others.clone()].concat(), noon()).await.unwrap();
+    assert_eq!(second.new, others);
+    let [(unfinished, points)] = second.unfinished.as_slice() else { panic!("{:?}", second.unfinished) };
+    let mut sorted = points.clone();
+    sorted.sort_by_key(|point| point.time);
+    assert_eq!((*unfinished, sorted), (id(1), given));
+}
+
+#[tokio::test]
+async fn values_that_the_release_before_has_reserved_are_recognised() {
+    let pool = database().await;
+    let reserved = "INSERT INTO ops.recent_values (channel, time, value, batch_id, place, reserved_at)
+                    VALUES (1, 7, 0.5, $1, 1, $2), (1, 5, 2.5, $1, 0, $2)";
+    sqlx::query(reserved).bind(id(1)).bind(noon()).execute(&pool).await.unwrap();
+    let again = reserve(&pool, id(2), &[point(7, 0.5), point(8, 0.5)], noon()).await.unwrap();
+    let unfinished = vec![(id(1), vec![point(5, 2.5), point(7, 0.5)])];
+    assert_eq!(again, Reserved { new: vec![point(8, 0.5)], unfinished });
+    let day = TimeDelta::hours(24);
+    let later = reserve(&pool, id(3), &[point(7, 0.5)], noon() + day + TimeDelta::seconds(1)).await.unwrap();
+    assert_eq!(later.new, [point(7, 0.5)]);
+    forget_values(&pool, noon() + day + TimeDelta::seconds(1)).await.unwrap();
+    let left: i64 =
+        sqlx::query_scalar("SELECT count(*) FROM ops.recent_values").fetch_one(&pool).await.unwrap();
+    assert_eq!(left, 0);
 }
 
 #[tokio::test]
