@@ -38,13 +38,16 @@ def free_port() -> int:
 class Mosquitto:
     """Debian's broker, with sessions on disk."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *settings: str) -> None:
+        """`settings`: further lines of its listener's configuration."""
         self.port = free_port()
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._file = folder / "mosquitto.conf"
+        access = "" if any(line.startswith("password_file") for line in settings) else "allow_anonymous true\n"
+        more = "".join(f"{line}\n" for line in settings)
         self._file.write_text(
-            f"listener {self.port} 127.0.0.1\nallow_anonymous true\nuser root\npersistence true\n"
+            f"listener {self.port} 127.0.0.1\n{access}{more}user root\npersistence true\n"
             f"persistence_location {folder}/\nmax_queued_messages 0\nmax_inflight_messages 0\nlog_type none\n"
         )
 
@@ -148,7 +151,7 @@ class DeviceTest(unittest.IsolatedAsyncioTestCase):
         """The buffered values of a channel, oldest first."""
         return [value for value, _ in self.rows(channel)]
 
-    async def until(self, is_so: Callable[[], Any], seconds: float = 30) -> None:
+    async def until(self, is_so: Callable[[], Any], seconds: float = 90) -> None:
         """Waits for a condition; the status of the instance is in the error otherwise."""
         try:
             async with asyncio.timeout(seconds):

@@ -21,7 +21,18 @@ from ..errors import PluginConfigError, PluginConnectionError
 from ..plugin import ChannelValue
 from ..push import Delivery, Message, PushPlugin, Reading
 from .mqtt_settings import MqttConfig, Topic
-from .signals import Rejections, Unreadable, at_pointer, descriptors, installed, moment, number, plausible, read_json
+from .signals import (
+    Rejections,
+    Unreadable,
+    at_pointer,
+    descriptors,
+    file_of,
+    installed,
+    moment,
+    number,
+    plausible,
+    read_json,
+)
 from .sparkplug import NAMESPACE, Host, Place
 
 _PACKAGES = "paho-mqtt protobuf"
@@ -63,6 +74,12 @@ class MqttPlugin(PushPlugin):
             _check_filter(self.meta.id, topic.topic)
             if "+" in topic.command_topic or "#" in topic.command_topic:
                 raise PluginConfigError(self.meta.id, f"{topic.channel}: commands go to one topic, without + and #")
+        if bool(self.config.certificate_file) != bool(self.config.key_file):
+            raise PluginConfigError(
+                self.meta.id, "certificate_file: an own certificate needs its key_file, and a key it"
+            )
+        if self.config.certificate_file and not self.config.tls:
+            raise PluginConfigError(self.meta.id, "certificate_file: an own certificate is sent only with tls")
         topics = [(topic, bool(topic.command_topic)) for topic in self.config.topics]
         return descriptors([*topics, *((metric, metric.writable) for metric in self.config.metrics)])
 
@@ -96,8 +113,8 @@ class MqttPlugin(PushPlugin):
         self._sparkplug = Host(self._metrics, time.monotonic, self._rejections) if self._metrics else None
         self._unconfirmed, self._barrier, self._subscribing = [], None, None
         self._connected: asyncio.Future[bool] = loop.create_future()
-        self._client = client = self._make_client(loop)
         try:
+            self._client = client = self._make_client(loop)
             await asyncio.to_thread(self._open, client)
             client.loop_start()
             async with asyncio.timeout(_CONNECT_SECONDS):
@@ -149,7 +166,7 @@ class MqttPlugin(PushPlugin):
         if config.username:
             client.username_pw_set(config.username, config.password or None)
         if config.tls:
-            client.tls_set_context(ssl.create_default_context(cafile=config.ca_file or None))
+            client.tls_set_context(_tls(config))
         if config.host_id and config.metrics:
             self._state_since = round(time.time() * 1000)
             client.will_set(self._state_topic(), self._state_message(False), qos=1, retain=True)
@@ -335,6 +352,24 @@ class MqttPlugin(PushPlugin):
             await asyncio.sleep(1.0)
             self._sparkplug.request_missing()
             self._send_rebirths()
+
+
+def _tls(config: MqttConfig) -> ssl.SSLContext:
+    """Verifies the broker's certificate and host name. Raises `OSError` for files that cannot be used."""
+    try:
+        context = ssl.create_default_context(cafile=file_of("ca_file", config.ca_file) if config.ca_file else None)
+    except ssl.SSLError as error:
+        raise OSError(f"ca_file: {config.ca_file} holds no certificate in PEM") from error
+    # The broker's own certificate in `ca_file` is trusted, also one that an unknown CA has signed.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if config.certificate_file:
+        certificate, key = file_of("certificate_file", config.certificate_file), file_of("key_file", config.key_file)
+        try:
+            # A key with a passphrase is refused: the library would ask for it at the terminal.
+            context.load_cert_chain(certificate, key, password="")
+        except ssl.SSLError as error:
+            raise OSError(f"certificate_file and key_file are not a certificate with its key: {error}") from error
+    return context
 
 
 def _shown_topic(message: Any) -> str:
