@@ -66,12 +66,13 @@ class Mosquitto:
 
 
 class Proxy:
-    """Between a client and a server; it can discard the bytes that the client sends."""
+    """Between a client and a server; it can discard the bytes of the client, and those of the server (`is_silent`)."""
 
     def __init__(self, port: int) -> None:
         self._target = port
         self.port = 0
         self.discards = False
+        self.is_silent = False
         self.received = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -115,7 +116,8 @@ class Proxy:
     async def _down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
             self.received += len(data)
-            writer.write(data)
+            if not self.is_silent:
+                writer.write(data)
 
 
 class DeviceTest(unittest.IsolatedAsyncioTestCase):

@@ -22,6 +22,8 @@ from cryptography import x509
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
 from peers import TOOLS, DeviceTest, Mosquitto, free_port
+from signalbox_plugins import PluginConnectionError
+from signalbox_plugins.discovery import built_in_plugins
 
 USER, PASSWORD = "signalbox", "gehe1m, with $pecial ch&rs"
 PLAIN = {"channel": "plain", "topic": "plain"}
@@ -56,13 +58,19 @@ class SecretTest(DeviceTest):
 
         await super().until(noted, seconds)
 
-    async def refused(self, *words: str) -> None:
-        """Waits for the status `error` with these words, and stops the instance."""
-        await self.until(
-            lambda: self.running.status == "error" and all(word in (self.running.error or "") for word in words)
-        )
-        self.assertFalse(self.values("plain"))
-        await self.running.stop()
+    async def refused(self, plugin: str, config: dict[str, Any], *words: str) -> None:
+        """Connects in this process and expects an error with these words, which is the status of an instance."""
+        device = built_in_plugins()[plugin]()
+        device.configure({**config, "demo_mode": False})
+        try:
+            async with asyncio.timeout(60):
+                await device.connect()
+        except PluginConnectionError as error:
+            self.said.add(str(error))
+            self.assertFalse([word for word in words if word not in str(error)], str(error))
+        else:
+            await device.disconnect()
+            self.fail("it is connected")
 
 
 class MqttSecurityTest(SecretTest):
@@ -77,8 +85,11 @@ class MqttSecurityTest(SecretTest):
         self.broker.start()
         self.addCleanup(self.broker.stop)
 
+    def config(self, **config: Any) -> dict[str, Any]:
+        return {"port": self.broker.port, "tls": True, "topics": [PLAIN], **config}
+
     def run_mqtt(self, **config: Any) -> None:
-        self.run_plugin("mqtt", {"port": self.broker.port, "tls": True, "topics": [PLAIN], **config}, ["plain"])
+        self.run_plugin("mqtt", self.config(**config), ["plain"])
 
     async def value_arrives(self, **config: Any) -> None:
         self.run_mqtt(**config)
@@ -104,26 +115,31 @@ class MqttSecurityTest(SecretTest):
     async def test_a_broker_of_the_ca_is_trusted_and_others_are_refused(self) -> None:
         self.start_broker(self.authority, local())
         await self.value_arrives(ca_file=str(self.authority.file))
-        self.buffer.done(self.buffer.next(10))
-        self.run_mqtt(ca_file=str(self.stranger.file), username=USER, password=PASSWORD)
-        await self.refused("certificate verify failed")
-        self.run_mqtt()
-        await self.refused("certificate verify failed")
+        await self.refused(
+            "mqtt",
+            self.config(ca_file=str(self.stranger.file), username=USER, password=PASSWORD),
+            "certificate verify failed",
+        )
+        await self.refused("mqtt", self.config(), "certificate verify failed")
 
     async def test_a_pinned_certificate_is_trusted_alone(self) -> None:
         self.start_broker(self.authority, local())
         await self.value_arrives(ca_file=str(self.certificate))
-        self.buffer.done(self.buffer.next(10))
         other, _ = self.authority.issue("other", *local())
-        self.run_mqtt(ca_file=str(other))
-        await self.refused("certificate verify failed")
+        await self.refused("mqtt", self.config(ca_file=str(other)), "certificate verify failed")
 
     async def test_a_wrong_host_name_is_refused(self) -> None:
         self.start_broker(self.authority, [x509.DNSName("broker.example.org")])
-        self.run_mqtt(ca_file=str(self.authority.file), username=USER, password=PASSWORD)
-        await self.refused("IP address mismatch")
-        self.run_mqtt(ca_file=str(self.authority.file), host="localhost", username=USER, password=PASSWORD)
-        await self.refused("Hostname mismatch")
+        await self.refused(
+            "mqtt",
+            self.config(ca_file=str(self.authority.file), username=USER, password=PASSWORD),
+            "IP address mismatch",
+        )
+        await self.refused(
+            "mqtt",
+            self.config(ca_file=str(self.authority.file), host="localhost", username=USER, password=PASSWORD),
+            "Hostname mismatch",
+        )
 
     async def test_an_own_certificate_is_shown_to_a_broker_that_requires_it(self) -> None:
         ca = f"cafile {self.authority.file}"
@@ -134,8 +150,7 @@ class MqttSecurityTest(SecretTest):
             if authority is not None:
                 file, key = authority.issue("controller")
                 own = {"certificate_file": str(file), "key_file": str(key)}
-            self.run_mqtt(**trusted, **own)
-            await self.refused("connection")
+            await self.refused("mqtt", self.config(**trusted, **own), "accepted no session", "certificate_file")
         file, key = self.authority.issue("controller")
         await self.value_arrives(**trusted, certificate_file=str(file), key_file=str(key))
 
@@ -153,8 +168,7 @@ class MqttSecurityTest(SecretTest):
             ({**trusted, "certificate_file": str(file), "key_file": str(wrong)}, ("not a certificate with its key",)),
         ):
             with self.subTest(words):
-                self.run_mqtt(**config)
-                await self.refused(*words)
+                await self.refused("mqtt", self.config(**config), *words)
 
     async def test_a_wrong_password_is_refused_and_shown_nowhere(self) -> None:
         salt = os.urandom(12)
@@ -164,9 +178,15 @@ class MqttSecurityTest(SecretTest):
         self.start_broker(self.authority, local(), f"password_file {file}")
         trusted = {"ca_file": str(self.authority.file), "username": USER}
         for protocol in ("5", "3.1.1"):
-            self.run_mqtt(**trusted, password=PASSWORD[::-1], protocol=protocol)
-            await self.refused("refuses the connection", "Not authorized")
+            await self.refused(
+                "mqtt",
+                self.config(**trusted, password=PASSWORD[::-1], protocol=protocol),
+                "refuses the connection",
+                "Not authorized",
+            )
         await self.value_arrives(**trusted, password=PASSWORD)
+        self.run_mqtt(**trusted, password=PASSWORD[::-1])
+        await self.until(lambda: "Not authorized" in (self.running.error or ""))
 
 
 class Users(UserManager):
@@ -191,10 +211,13 @@ class OpcUaSecurityTest(SecretTest):
         certificate, key = self.authority.issue(f"controller{is_der}", *names, is_der=is_der)
         return {"certificate_file": str(certificate), "key_file": str(key)}
 
-    def run_opcua(self, **config: Any) -> None:
+    def config(self, **config: Any) -> dict[str, Any]:
         nodes = [{"channel": "plain", "node": "/Peer/B"}, {"channel": "set", "node": "/Peer/Set", "writable": True}]
         base = {"url": f"opc.tcp://127.0.0.1:{self.port}", "publishing_ms": 50, "sampling_ms": 0, "nodes": nodes}
-        self.run_plugin("opcua", {**base, "security": "Basic256Sha256", **config}, ["plain", "set!"])
+        return {**base, "security": "Basic256Sha256", **config}
+
+    def run_opcua(self, **config: Any) -> None:
+        self.run_plugin("opcua", self.config(**config), ["plain", "set!"])
 
     async def start_server(self) -> Path:
         """A server of asyncua; returns the file of its certificate."""
@@ -226,20 +249,21 @@ class OpcUaSecurityTest(SecretTest):
     async def test_asyncua_with_certificate_and_user_name(self) -> None:
         certificate = await self.start_server()
         user = {"username": USER, "password": PASSWORD}
-        for policy in ("Basic256Sha256", "Aes256Sha256RsaPss"):
-            for is_der in (False, True):
-                with self.subTest(policy, is_der=is_der):
-                    pinned = {"server_certificate_file": str(certificate)} if is_der else {}
-                    self.run_opcua(security=policy, **self.own(is_der), **user, **pinned)
-                    await self.connected()
-                    number = len(self.values("plain")) + 10.0
-                    variant = ua.Variant(number, ua.VariantType.Double)
-                    await self.plain.write_value(ua.DataValue(variant, SourceTimestamp=datetime.now(UTC)))
-                    await self.until(lambda number=number: number in self.values("plain"))
-                    self.order("set", number)
-                    await self.until(lambda number=number: number in self.values("set"))
-                    self.assertEqual(await self.set.read_value(), number)
-                    await self.running.stop()
+        for policy, is_der in (("Basic256Sha256", False), ("Aes256Sha256RsaPss", True)):
+            with self.subTest(policy, is_der=is_der):
+                pinned = {"server_certificate_file": str(certificate)} if is_der else {}
+                self.run_opcua(security=policy, **self.own(is_der), **user, **pinned)
+                await self.connected()
+                number = len(self.values("plain")) + 10.0
+                variant = ua.Variant(number, ua.VariantType.Double)
+                await self.plain.write_value(ua.DataValue(variant, SourceTimestamp=datetime.now(UTC)))
+                await self.until(lambda number=number: number in self.values("plain"))
+                self.order("set", number)
+                await self.until(lambda number=number: number in self.values("set"))
+                self.assertEqual(await self.set.read_value(), number)
+                await self.running.stop()
+        self.run_opcua(**self.own(), username=USER, password=PASSWORD[::-1])
+        await self.until(lambda: "BadUserAccessDenied" in (self.running.error or ""))
 
     async def test_wrong_credentials_and_servers_are_refused(self) -> None:
         await self.start_server()
@@ -255,8 +279,7 @@ class OpcUaSecurityTest(SecretTest):
             ({**own, **user, "certificate_file": own["key_file"]}, ("certificate_file: ", "is not a certificate")),
         ):
             with self.subTest(words):
-                self.run_opcua(**config)
-                await self.refused(*words)
+                await self.refused("opcua", self.config(**config), *words)
 
     async def test_node_opcua_compares_the_uri_of_the_certificate(self) -> None:
         script = TOOLS.parent / "tests/device_peers/opcua_server.mjs"
@@ -276,8 +299,12 @@ class OpcUaSecurityTest(SecretTest):
         async with asyncio.timeout(60):
             while not (await server.stdout.readline()).startswith(b'{"ready"'):
                 pass
-        self.run_opcua(**self.own(), username=USER, password=PASSWORD[::-1])
-        await self.refused(f"127.0.0.1:{self.port}", "BadUserAccessDenied")
+        await self.refused(
+            "opcua",
+            self.config(**self.own(), username=USER, password=PASSWORD[::-1]),
+            f"127.0.0.1:{self.port}",
+            "BadUserAccessDenied",
+        )
         self.run_opcua(**self.own(), username=USER, password=PASSWORD)
         await self.connected()
         server.stdin.write(b'{"value": 42}\n')

@@ -660,6 +660,8 @@ def main() -> int:
         folder = kept or stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix))
         log(f"seed {options.seed}; logs are in {folder}")
         run = Run(Path(folder), options)
+        # The parts are stopped then, too, and the figures are shown.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         try:
             run.run()
             verdict = 0
@@ -670,7 +672,7 @@ def main() -> int:
             verdict = 1
         finally:
             run.stop()
-        run.report()
+            run.report()
         return verdict
 
 

@@ -8,10 +8,13 @@ request that was sent after the acknowledgement, since it reads both in order (M
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
+import socket
 import ssl
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -37,6 +40,9 @@ from .sparkplug import NAMESPACE, Host, Place
 
 _PACKAGES = "paho-mqtt protobuf"
 _CONNECT_SECONDS = 20.0
+_DISCONNECT_SECONDS = 5.0
+# Until a broker that answers pings has answered other requests.
+_ANSWER_SECONDS = 60.0
 _LONGEST_PAYLOAD = 1 << 20
 # Messages that a broker sends before it waits for acknowledgements.
 _MOST_UNACKNOWLEDGED = 1000
@@ -195,8 +201,14 @@ class MqttPlugin(PushPlugin):
             return
         if self._sparkplug is not None and self.config.host_id and client.is_connected():
             client.publish(self._state_topic(), self._state_message(False), qos=1, retain=True)
+        connection = client.socket()
         client.disconnect()
-        await asyncio.to_thread(client.loop_stop)
+        stopping = asyncio.create_task(asyncio.to_thread(client.loop_stop))
+        _, unfinished = await asyncio.wait([stopping], timeout=_DISCONNECT_SECONDS)
+        if unfinished and connection is not None:
+            # The broker reads nothing: the library would wait for it as long as it waits for an answer.
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def _on_connect(self, client: Any, flags: Any, reason: Any, _: Any) -> None:
         if self._connected.done():
@@ -208,11 +220,14 @@ class MqttPlugin(PushPlugin):
             self._connected.set_result(bool(flags.session_present))
 
     def _on_disconnect(self, client: Any, _: Any, reason: Any, __: Any) -> None:
-        error = PluginConnectionError(self.meta.id, f"the connection to the broker ended: {reason}")
         if not self._connected.done():
-            self._connected.set_exception(error)
+            why = f"the broker at {self.config.host}:{self.config.port} accepted no session: {reason}"
+            if self.config.tls:
+                # With TLS 1.3, a refused certificate looks like a lost connection.
+                why += "; it may require another certificate_file"
+            self._connected.set_exception(PluginConnectionError(self.meta.id, why))
         elif client is self._client:
-            self.fail(error)
+            self.fail(PluginConnectionError(self.meta.id, f"the connection to the broker ended: {reason}"))
 
     def _on_subscribe(self, client: Any, number_: int, reasons: Any, _: Any) -> None:
         if client is not self._client:
@@ -222,6 +237,7 @@ class MqttPlugin(PushPlugin):
             self.fail(PluginConnectionError(self.meta.id, f"the broker refuses a subscription: {refused[0]}"))
         elif self._subscribing is not None and self._subscribing[0] == number_:
             self.ledger.remember("subscribed", self._subscribing[1])
+            self._subscribing = None
 
     def _resume_session(self, client: Any) -> None:
         """Brings the session's subscriptions to the configured ones. A filter that a persistent session has already is
@@ -245,6 +261,16 @@ class MqttPlugin(PushPlugin):
         if new:
             _, number_ = client.subscribe(new)
             self._subscribing = (number_, json.dumps(filters)) if number_ is not None else None
+            self._expect_answer(client, lambda: self._subscribing is not None)
+
+    def _expect_answer(self, client: Any, is_waiting: Callable[[], bool]) -> None:
+        """Gives the connection up if a request is not answered: acknowledgements that wait for an answer take memory."""
+
+        def check() -> None:
+            if client is self._client and is_waiting():
+                self.fail(PluginConnectionError(self.meta.id, "the broker does not answer requests"))
+
+        asyncio.get_running_loop().call_later(_ANSWER_SECONDS, check)
 
     # Values.
 
@@ -296,7 +322,8 @@ class MqttPlugin(PushPlugin):
             waiting, self._unconfirmed = self._unconfirmed, []
             _, number_ = client.unsubscribe(_BARRIER)
             if number_ is not None:
-                self._barrier = (number_, waiting)
+                self._barrier = barrier = (number_, waiting)
+                self._expect_answer(client, lambda: self._barrier is barrier)
 
     def _on_unsubscribe(self, client: Any, number_: int, *_: Any) -> None:
         if client is self._client and self._barrier is not None and self._barrier[0] == number_:

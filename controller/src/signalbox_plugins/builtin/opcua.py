@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -20,6 +21,9 @@ _PACKAGES = "asyncua"
 # Values that a server queues for a node between two notifications, and those queued here.
 _QUEUE_OF_NODE = 1000
 _QUEUE = 50_000
+# The check whether nodes still exist.
+_SECONDS_PER_CHECK = 10
+_NODES_PER_REQUEST = 500
 
 
 class NodeSignal(Signal):
@@ -111,7 +115,8 @@ class OpcUaPlugin(PushPlugin):
         # The library logs each failed attempt in several lines; the status of the instance names the last one.
         logging.getLogger("asyncua").setLevel(logging.CRITICAL)
         config = self.config
-        self._client = client = Client(config.url, timeout=_TIMEOUT, auto_reconnect=False)
+        # The library's own check of the connection would give a busy server one second.
+        self._client = client = Client(config.url, timeout=_TIMEOUT, watchdog_intervall=_TIMEOUT, auto_reconnect=False)
         try:
             if config.username:
                 client.set_user(config.username)
@@ -193,6 +198,7 @@ class OpcUaPlugin(PushPlugin):
 
     def _reading(self, channel: str, item: Any) -> Reading | None:
         if item.StatusCode is not None and not item.StatusCode.is_good():
+            self._note_deleted(channel, item.StatusCode)
             self._rejections.add(channel, f"their status is {item.StatusCode.name}")
             return None
         try:
@@ -209,16 +215,34 @@ class OpcUaPlugin(PushPlugin):
         from asyncua import ua
 
         state = client.get_node(ua.ObjectIds.Server_ServerStatus_State)
-        while True:
+        for second in itertools.count(1):
             await asyncio.sleep(1.0)
             try:
                 async with asyncio.timeout(_TIMEOUT):
                     await state.read_value()
+                    if second % _SECONDS_PER_CHECK == 0:
+                        await self._check_nodes(client)
                 if self._missing:
                     await self._find_missing(client)
             except Exception as error:
                 self.fail(PluginConnectionError(self.meta.id, f"the connection to the server is lost: {_why(error)}"))
                 return
+
+    async def _check_nodes(self, client: Any) -> None:
+        """Notes nodes that a running server has deleted: not every server notifies of it."""
+        from asyncua import ua
+
+        nodes = list(self._nodes.items())
+        for at in range(0, len(nodes), _NODES_PER_REQUEST):
+            page = nodes[at : at + _NODES_PER_REQUEST]
+            found = await client.read_attributes([node for _, node in page], ua.AttributeIds.NodeClass)
+            for (channel, _), answer in zip(page, found, strict=True):
+                self._note_deleted(channel, answer.StatusCode)
+
+    def _note_deleted(self, channel: str, status: Any) -> None:
+        if status is not None and status.name in ("BadNodeIdUnknown", "BadNodeIdInvalid") and channel in self._nodes:
+            node = self._nodes.pop(channel)
+            self._missing[channel] = f"{node.nodeid.to_string()} was deleted"
 
     async def _find_missing(self, client: Any) -> None:
         """Raises, so that the plugin connects again, when a missing node exists: servers add nodes while they start."""
