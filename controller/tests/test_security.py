@@ -79,11 +79,20 @@ class MqttSecurityTest(SecretTest):
         self.authority = Authority(self.folder, "plant")
         self.stranger = Authority(self.folder, "stranger")
 
-    def start_broker(self, authority: Authority, name: list[x509.GeneralName], *settings: str) -> None:
+    async def start_broker(self, authority: Authority, name: list[x509.GeneralName], *settings: str) -> None:
         self.certificate, key = authority.issue("broker", *name)
         self.broker = Mosquitto(self.folder, f"certfile {self.certificate}", f"keyfile {key}", *settings)
         self.broker.start()
         self.addCleanup(self.broker.stop)
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", self.broker.port)
+                except OSError:
+                    await asyncio.sleep(0.05)
+                else:
+                    writer.close()
+                    return
 
     def config(self, **config: Any) -> dict[str, Any]:
         return {"port": self.broker.port, "tls": True, "topics": [PLAIN], **config}
@@ -113,7 +122,7 @@ class MqttSecurityTest(SecretTest):
         await self.running.stop()
 
     async def test_a_broker_of_the_ca_is_trusted_and_others_are_refused(self) -> None:
-        self.start_broker(self.authority, local())
+        await self.start_broker(self.authority, local())
         await self.value_arrives(ca_file=str(self.authority.file))
         await self.refused(
             "mqtt",
@@ -123,13 +132,13 @@ class MqttSecurityTest(SecretTest):
         await self.refused("mqtt", self.config(), "certificate verify failed")
 
     async def test_a_pinned_certificate_is_trusted_alone(self) -> None:
-        self.start_broker(self.authority, local())
+        await self.start_broker(self.authority, local())
         await self.value_arrives(ca_file=str(self.certificate))
         other, _ = self.authority.issue("other", *local())
         await self.refused("mqtt", self.config(ca_file=str(other)), "certificate verify failed")
 
     async def test_a_wrong_host_name_is_refused(self) -> None:
-        self.start_broker(self.authority, [x509.DNSName("broker.example.org")])
+        await self.start_broker(self.authority, [x509.DNSName("broker.example.org")])
         await self.refused(
             "mqtt",
             self.config(ca_file=str(self.authority.file), username=USER, password=PASSWORD),
@@ -143,7 +152,9 @@ class MqttSecurityTest(SecretTest):
 
     async def test_an_own_certificate_is_shown_to_a_broker_that_requires_it(self) -> None:
         ca = f"cafile {self.authority.file}"
-        self.start_broker(self.authority, local(), ca, "require_certificate true", "use_identity_as_username true")
+        await self.start_broker(
+            self.authority, local(), ca, "require_certificate true", "use_identity_as_username true"
+        )
         trusted = {"ca_file": str(self.authority.file)}
         for authority in (None, self.stranger):
             own = {}
@@ -155,7 +166,7 @@ class MqttSecurityTest(SecretTest):
         await self.value_arrives(**trusted, certificate_file=str(file), key_file=str(key))
 
     async def test_files_that_cannot_be_used_are_named(self) -> None:
-        self.start_broker(self.authority, local())
+        await self.start_broker(self.authority, local())
         trusted = {"ca_file": str(self.authority.file)}
         (file, key), (_, wrong) = self.authority.issue("controller"), self.authority.issue("another")
         for config, words in (
@@ -175,7 +186,7 @@ class MqttSecurityTest(SecretTest):
         digest = hashlib.pbkdf2_hmac("sha512", PASSWORD.encode(), salt, 101)
         file = self.folder / "passwords"
         file.write_text(f"{USER}:$7$101${base64.b64encode(salt).decode()}${base64.b64encode(digest).decode()}\n")
-        self.start_broker(self.authority, local(), f"password_file {file}")
+        await self.start_broker(self.authority, local(), f"password_file {file}")
         trusted = {"ca_file": str(self.authority.file), "username": USER}
         for protocol in ("5", "3.1.1"):
             await self.refused(

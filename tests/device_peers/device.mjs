@@ -10,10 +10,11 @@ const until = (time) => new Promise((resolve) => { setTimeout(resolve, Math.max(
 export async function serve(put) {
   const emitted = [];
   const emitOne = async (number) => {
-    while (!put(number, Date.now())) {
+    const time = Date.now();
+    while (!put(number, time)) {
       await until(performance.now() + 20);
     }
-    emitted.push([number, Date.now()]);
+    emitted.push([number, time]);
   };
   say({ ready: true });
   for await (const line of createInterface({ input: process.stdin })) {

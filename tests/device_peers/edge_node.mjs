@@ -8,7 +8,7 @@ const sparkplug = createRequire(import.meta.url)('sparkplug-client');
 const { port } = JSON.parse(process.argv[2]);
 const client = sparkplug.newClient({
   serverUrl: `tcp://127.0.0.1:${port}`, username: 'js', password: 'js', groupId: 'plant', edgeNode: 'js', clientId: 'js',
-  version: 'spBv1.0', mqttOptions: { reconnectPeriod: 500 },
+  version: 'spBv1.0', keepalive: 60, mqttOptions: { reconnectPeriod: 500 },
 });
 const node = { a: { name: 'A', type: 'Int64', value: -1, timestamp: 1 } };
 const drive = {

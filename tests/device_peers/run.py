@@ -355,6 +355,8 @@ def peers(folder: Path, mqtt: int, sparkplug: int) -> list[Peer]:
         {"channel": "b", "table": "input", "address": 0, "type": "int32"},
         {"channel": "set", "address": 100, "type": "float32", "writable": True},
     ]
+    # A device that gives each number once must not be given up on a busy machine.
+    polled = {"poll_interval_ms": int(INTERVAL * 1000), "timeout_ms": 30000, "registers": registers}
     python, node, modbus = free_port(), free_port(), free_port()
     at = {"port": sparkplug}
     return [
@@ -364,7 +366,7 @@ def peers(folder: Path, mqtt: int, sparkplug: int) -> list[Peer]:
         Peer("asyncua", "opcua", "opcua_server.py", {"port": python}, opcua(python)),
         Peer("node-opcua", "opcua", "opcua_server.mjs", {"port": node, "folder": str(folder)}, opcua(node)),
         Peer("pymodbus", "modbus", "modbus_device.py", {"port": modbus},
-             {"port": modbus, "poll_interval_ms": int(INTERVAL * 1000), "registers": registers}),
+             {"port": modbus, **polled}),
     ]  # fmt: skip
 
 
