@@ -6,7 +6,7 @@ CARGO_BUILD := cargo build --release --locked -p signalbox -p signalbox-agent --
 
 .DEFAULT_GOAL := help
 .PHONY: help up build console openapi examples test lint fmt demo demo-plant demo-sensors alarms-live bench \
-	bench-console bench-extraction bench-log bench-monitoring webhook-libraries scale chaos abuse fuzz bootstrap
+	bench-console bench-extraction bench-log bench-monitoring webhook-libraries plugin-peers scale chaos abuse fuzz bootstrap
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-17s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -77,6 +77,10 @@ alarms-live: console ## Compare the states of 1,000 live alarms with those that 
 webhook-libraries: console ## Have the reference libraries of Standard Webhooks verify 10,000 deliveries each, and refuse as many that are tampered with
 	@tools/bootstrap tests
 	cargo test --locked -p signalbox --test it -- --ignored --nocapture ten_thousand_deliveries
+
+plugin-peers: build ## Take 3,600 values per channel from devices by six foreign libraries while parts are killed; PEERS='--seed 7' for options
+	@tools/bootstrap tests
+	tests/device_peers/run.py "$(CARGO_TARGET_DIR)/release/signalbox" $(PEERS)
 
 chaos: console ## Kill parts of the system under load and check that nothing is lost
 	@tools/bootstrap tests

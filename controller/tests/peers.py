@@ -38,13 +38,16 @@ def free_port() -> int:
 class Mosquitto:
     """Debian's broker, with sessions on disk."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *settings: str) -> None:
+        """`settings`: further lines of its listener's configuration."""
         self.port = free_port()
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._file = folder / "mosquitto.conf"
+        access = "" if any(line.startswith("password_file") for line in settings) else "allow_anonymous true\n"
+        more = "".join(f"{line}\n" for line in settings)
         self._file.write_text(
-            f"listener {self.port} 127.0.0.1\nallow_anonymous true\nuser root\npersistence true\n"
+            f"listener {self.port} 127.0.0.1\n{access}{more}user root\npersistence true\n"
             f"persistence_location {folder}/\nmax_queued_messages 0\nmax_inflight_messages 0\nlog_type none\n"
         )
 
@@ -63,12 +66,13 @@ class Mosquitto:
 
 
 class Proxy:
-    """Between a client and a server; it can discard the bytes that the client sends."""
+    """Between a client and a server; it can discard the bytes of the client, and those of the server (`is_silent`)."""
 
     def __init__(self, port: int) -> None:
         self._target = port
         self.port = 0
         self.discards = False
+        self.is_silent = False
         self.received = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -112,7 +116,8 @@ class Proxy:
     async def _down(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(65536):
             self.received += len(data)
-            writer.write(data)
+            if not self.is_silent:
+                writer.write(data)
 
 
 class DeviceTest(unittest.IsolatedAsyncioTestCase):
@@ -148,7 +153,7 @@ class DeviceTest(unittest.IsolatedAsyncioTestCase):
         """The buffered values of a channel, oldest first."""
         return [value for value, _ in self.rows(channel)]
 
-    async def until(self, is_so: Callable[[], Any], seconds: float = 30) -> None:
+    async def until(self, is_so: Callable[[], Any], seconds: float = 90) -> None:
         """Waits for a condition; the status of the instance is in the error otherwise."""
         try:
             async with asyncio.timeout(seconds):

@@ -185,6 +185,8 @@ class MqttTest(DeviceTest):
             json.dumps({"t": "yesterday", "data": {"temp": 1}}),
             json.dumps({"t": "0001-01-01T00:00:00Z", "data": {"temp": 1}}),
             json.dumps({"t": (now + timedelta(hours=1)).isoformat(), "data": {"temp": 1}}),
+            json.dumps({"t": "2126-01-01T00:00:00Z", "data": {"temp": 1}}),
+            json.dumps({"t": "9999-12-31T23:59:59Z", "data": {"temp": 1}}),
             json.dumps({"t": 1e300, "data": {"temp": 1}}),
         ]  # fmt: skip
         for text in odd:
@@ -198,6 +200,51 @@ class MqttTest(DeviceTest):
         self.assertEqual((self.values("oven"), self.values("plain")), ([5.0], [7.5]))
         await self.until(lambda: "rejected" in (self.running.error or ""))
         self.assertEqual(self.running.status, "connected")
+
+    async def test_payloads_of_10_mb_harm_nothing(self) -> None:
+        for protocol in ("5", "3.1.1"):
+            with self.subTest(protocol):
+                self.buffer.forget_received("7", None)
+                self.run_mqtt(OVEN, {"channel": "plain", "topic": "plant/plain"}, protocol=protocol, client_id=protocol)
+                await self.connected()
+                await self.subscribed()
+                known = len(self.values("plain"))
+                self.publish("plant/oven", b"1" * 10_000_000)
+                self.publish("plant/plain", "7.5")
+                await self.until(lambda known=known: len(self.values("plain")) > known)
+                if protocol == "3.1.1":
+                    # A broker of version 5 keeps such messages to itself, by the limit that it is given.
+                    await self.until(lambda: "longer than 1 MiB" in (self.running.error or ""))
+                self.assertEqual((self.running.status, self.values("oven")), ("connected", []))
+                await self.running.stop()
+                self.buffer.remember("7", "subscribed", "{}")
+
+    async def test_ten_thousand_topics_under_a_wildcard(self) -> None:
+        for n in range(10_000):
+            self.publisher.publish(f"many/{n}/on", f"{n}" if n % 2 else "odd", qos=0, retain=True)
+        self.publish("many/end", "")
+        self.run_mqtt({"channel": "many", "topic": "many/+/on"}, OVEN)
+        await self.until(lambda: len(self.values("many")) >= 5000)
+        self.publish("plant/oven", payload(1, 1))
+        await self.until(lambda: self.values("oven") == [1.0])
+        self.assertEqual(sorted(self.values("many")), [float(n) for n in range(1, 10_000, 2)])
+        await self.until(lambda: "rejected" in (self.running.error or ""))
+        self.assertLess(len(self.running.error or ""), 1000)
+        self.assertEqual(self.running.status, "connected")
+
+    async def test_a_silent_connection_is_an_error_and_loses_nothing(self) -> None:
+        self.run_mqtt(OVEN, keep_alive=5)
+        await self.subscribed()
+        self.publish("plant/oven", payload(1, 1))
+        await self.until(lambda: self.values("oven") == [1.0])
+        self.proxy.discards = self.proxy.is_silent = True
+        self.publish("plant/oven", payload(2, 2))
+        await self.until(lambda: self.running.status == "error")
+        # New connections are accepted, and silent, too.
+        await self.until(lambda: "accepted no session" in (self.running.error or ""))
+        self.proxy.discards = self.proxy.is_silent = False
+        await self.connected()
+        await self.until(lambda: self.values("oven") == [1.0, 2.0])
 
     async def test_status_names_an_unreachable_broker_and_recovers(self) -> None:
         self.broker.stop()

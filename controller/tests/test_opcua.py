@@ -78,6 +78,23 @@ class OpcUaTest(DeviceTest):
         await self.until(lambda: 77.0 in self.values("temp") and 7.0 in self.values("level"))
         self.assertIn("may be missing", self.running.error or "", "the gap is shown")
 
+    async def test_nodes_are_found_again_when_a_running_server_renews_them(self) -> None:
+        await self.start_server()
+        self.run_opcua()
+        await self.connected()
+        index = await self.server.get_namespace_index(URI)
+        boiler = self.server.get_node(ua.NodeId("Boiler", index))
+        await self.server.delete_nodes([self.level])
+        await self.until(lambda: "was deleted" in (self.running.error or ""))
+        await self.set_temp(30.0)
+        await self.until(lambda: 30.0 in self.values("temp"))
+        self.level = await boiler.add_variable(ua.NodeId(4712, index), "Level", 5, ua.VariantType.Int32)
+        await self.level.set_writable()
+        await self.connected()
+        await self.until(lambda: 5.0 in self.values("level"))
+        self.order("level", 8)
+        await self.until(lambda: 8.0 in self.values("level"))
+
     async def test_a_missing_node_is_named_and_the_others_work(self) -> None:
         await self.start_server()
         self.run_opcua([*NODES, {"channel": "no", "node": "/Boiler/Pressure"}, {"channel": "bad", "node": "nonsense"}])
@@ -92,6 +109,8 @@ class OpcUaTest(DeviceTest):
         await self.set_temp(float("nan"))
         await self.set_temp(1.0, datetime(1601, 1, 2, tzinfo=UTC))
         await self.set_temp(2.0, datetime.now(UTC) + timedelta(hours=2))
+        for year in (2126, 9999):
+            await self.set_temp(3.5, datetime(year, 12, 31, tzinfo=UTC))
         bad = ua.DataValue(ua.Variant(3.0), StatusCode=ua.StatusCode(ua.StatusCodes.BadSensorFailure))
         await self.temp.write_value(bad)
         await self.set_temp(4.0)

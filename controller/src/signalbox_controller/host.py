@@ -34,6 +34,8 @@ _STATUS_SECONDS = 0.5
 # Every so many status checks, the time of the connection is written to disk.
 _CHECKS_PER_NOTE = 10
 _SHOWN_GAP = timedelta(hours=1)
+# So that the message stays within the bound of the service.
+_MOST_GAPS = 5
 # Shorter gaps are not reported: values are about as far apart.
 _LEAST_GAP = timedelta(seconds=1)
 
@@ -55,7 +57,7 @@ class Host:
         self._written: dict[str, float] = {}
         self._changed = asyncio.Event()
         self._reported: tuple[str, str | None] | None = None
-        self._gap: tuple[str, datetime] | None = None
+        self._gaps: list[tuple[datetime, datetime]] = []
         self._is_full = False
 
     async def run(self, lines: asyncio.StreamReader) -> None:
@@ -245,26 +247,34 @@ class Host:
             self._report("demo", None)
         elif self._is_full:
             self._report("error", "the controller's buffer is full: the broker keeps further values")
-        elif plugin.problem is not None:
-            self._report("error", plugin.problem)
         else:
-            parts = [plugin.remark, self._shown_gap()]
-            self._report("connected", "; ".join(part for part in parts if part) or None)
+            parts = [plugin.problem, plugin.remark, self._shown_gaps()]
+            self._report("error" if parts[0] else "connected", "; ".join(part for part in parts if part) or None)
 
     def _note_gap(self, plugin: DevicePlugin) -> None:
-        """Records the time without a connection, for the status."""
+        """Records the time without a connection, for the status; on disk, since the next process shows it, too."""
+        gaps = [(_time(begun), _time(ended)) for begun, ended in json.loads(self._ledger.recall("gaps") or "[]")]
         last, now = self._ledger.recall("connected"), datetime.now(UTC)
-        if last is None or plugin.is_demo_mode or plugin.keeps_values:
-            return
-        begun = datetime.fromisoformat(last)
-        if now - begun > _LEAST_GAP:
-            text = f"values between {begun:%Y-%m-%d %H:%M:%S} and {now:%Y-%m-%d %H:%M:%S} UTC may be missing"
-            self._gap = (f"{text}: there was no connection", now)
+        if last is not None and not plugin.is_demo_mode and not plugin.keeps_values:
+            # The device may have held values back at that time.
+            begun = _time(last) - plugin.delivery_delay
+            if now - begun > _LEAST_GAP:
+                if gaps and begun <= gaps[-1][1]:
+                    begun = min(begun, gaps.pop()[0])
+                gaps.append((begun, now))
+        self._gaps = [gap for gap in gaps if now - gap[1] <= _SHOWN_GAP][-_MOST_GAPS:]
+        self._ledger.remember(
+            "gaps", json.dumps([(begun.isoformat(), ended.isoformat()) for begun, ended in self._gaps])
+        )
 
-    def _shown_gap(self) -> str | None:
-        if self._gap is not None and datetime.now(UTC) - self._gap[1] > _SHOWN_GAP:
-            self._gap = None
-        return self._gap[0] if self._gap is not None else None
+    def _shown_gaps(self) -> str | None:
+        now = datetime.now(UTC)
+        times = [
+            f"between {begun:%Y-%m-%d %H:%M:%S} and {ended:%Y-%m-%d %H:%M:%S} UTC"
+            for begun, ended in reversed(self._gaps)
+            if now - ended <= _SHOWN_GAP
+        ]
+        return f"values {', '.join(times)} may be missing: there was no connection" if times else None
 
     def _report(self, status: str, error: str | None) -> None:
         if self._reported != (status, error):
@@ -278,6 +288,10 @@ class Host:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat()
+
+
+def _time(text: str) -> datetime:
+    return datetime.fromisoformat(text)
 
 
 def _load(first: dict[str, Any]) -> DevicePlugin:

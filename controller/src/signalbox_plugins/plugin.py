@@ -8,6 +8,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any, ClassVar, Self
 
 from .channels import ChannelDescriptor, Simulation
@@ -136,6 +137,11 @@ class DevicePlugin(ABC):
     def keeps_values(self) -> bool:
         """Whether the sender has queued values while there was no connection, so that none is missing."""
         return False
+
+    @property
+    def delivery_delay(self) -> timedelta:
+        """How long the device may hold a value back before it sends it; those are lost with a connection."""
+        return timedelta(0)
 
     @property
     def error_count(self) -> int:

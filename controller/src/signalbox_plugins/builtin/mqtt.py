@@ -8,10 +8,13 @@ request that was sent after the acknowledgement, since it reads both in order (M
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import json
+import socket
 import ssl
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,11 +24,25 @@ from ..errors import PluginConfigError, PluginConnectionError
 from ..plugin import ChannelValue
 from ..push import Delivery, Message, PushPlugin, Reading
 from .mqtt_settings import MqttConfig, Topic
-from .signals import Rejections, Unreadable, at_pointer, descriptors, installed, moment, number, plausible, read_json
+from .signals import (
+    Rejections,
+    Unreadable,
+    at_pointer,
+    descriptors,
+    file_of,
+    installed,
+    moment,
+    number,
+    plausible,
+    read_json,
+)
 from .sparkplug import NAMESPACE, Host, Place
 
 _PACKAGES = "paho-mqtt protobuf"
 _CONNECT_SECONDS = 20.0
+_DISCONNECT_SECONDS = 5.0
+# Until a broker that answers pings has answered other requests.
+_ANSWER_SECONDS = 60.0
 _LONGEST_PAYLOAD = 1 << 20
 # Messages that a broker sends before it waits for acknowledgements.
 _MOST_UNACKNOWLEDGED = 1000
@@ -63,6 +80,12 @@ class MqttPlugin(PushPlugin):
             _check_filter(self.meta.id, topic.topic)
             if "+" in topic.command_topic or "#" in topic.command_topic:
                 raise PluginConfigError(self.meta.id, f"{topic.channel}: commands go to one topic, without + and #")
+        if bool(self.config.certificate_file) != bool(self.config.key_file):
+            raise PluginConfigError(
+                self.meta.id, "certificate_file: an own certificate needs its key_file, and a key it"
+            )
+        if self.config.certificate_file and not self.config.tls:
+            raise PluginConfigError(self.meta.id, "certificate_file: an own certificate is sent only with tls")
         topics = [(topic, bool(topic.command_topic)) for topic in self.config.topics]
         return descriptors([*topics, *((metric, metric.writable) for metric in self.config.metrics)])
 
@@ -96,8 +119,8 @@ class MqttPlugin(PushPlugin):
         self._sparkplug = Host(self._metrics, time.monotonic, self._rejections) if self._metrics else None
         self._unconfirmed, self._barrier, self._subscribing = [], None, None
         self._connected: asyncio.Future[bool] = loop.create_future()
-        self._client = client = self._make_client(loop)
         try:
+            self._client = client = self._make_client(loop)
             await asyncio.to_thread(self._open, client)
             client.loop_start()
             async with asyncio.timeout(_CONNECT_SECONDS):
@@ -149,7 +172,7 @@ class MqttPlugin(PushPlugin):
         if config.username:
             client.username_pw_set(config.username, config.password or None)
         if config.tls:
-            client.tls_set_context(ssl.create_default_context(cafile=config.ca_file or None))
+            client.tls_set_context(_tls(config))
         if config.host_id and config.metrics:
             self._state_since = round(time.time() * 1000)
             client.will_set(self._state_topic(), self._state_message(False), qos=1, retain=True)
@@ -178,8 +201,14 @@ class MqttPlugin(PushPlugin):
             return
         if self._sparkplug is not None and self.config.host_id and client.is_connected():
             client.publish(self._state_topic(), self._state_message(False), qos=1, retain=True)
+        connection = client.socket()
         client.disconnect()
-        await asyncio.to_thread(client.loop_stop)
+        stopping = asyncio.create_task(asyncio.to_thread(client.loop_stop))
+        _, unfinished = await asyncio.wait([stopping], timeout=_DISCONNECT_SECONDS)
+        if unfinished and connection is not None:
+            # The broker reads nothing: the library would wait for it as long as it waits for an answer.
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
 
     def _on_connect(self, client: Any, flags: Any, reason: Any, _: Any) -> None:
         if self._connected.done():
@@ -191,11 +220,14 @@ class MqttPlugin(PushPlugin):
             self._connected.set_result(bool(flags.session_present))
 
     def _on_disconnect(self, client: Any, _: Any, reason: Any, __: Any) -> None:
-        error = PluginConnectionError(self.meta.id, f"the connection to the broker ended: {reason}")
         if not self._connected.done():
-            self._connected.set_exception(error)
+            why = f"the broker at {self.config.host}:{self.config.port} accepted no session: {reason}"
+            if self.config.tls:
+                # With TLS 1.3, a refused certificate looks like a lost connection.
+                why += "; it may require another certificate_file"
+            self._connected.set_exception(PluginConnectionError(self.meta.id, why))
         elif client is self._client:
-            self.fail(error)
+            self.fail(PluginConnectionError(self.meta.id, f"the connection to the broker ended: {reason}"))
 
     def _on_subscribe(self, client: Any, number_: int, reasons: Any, _: Any) -> None:
         if client is not self._client:
@@ -205,6 +237,7 @@ class MqttPlugin(PushPlugin):
             self.fail(PluginConnectionError(self.meta.id, f"the broker refuses a subscription: {refused[0]}"))
         elif self._subscribing is not None and self._subscribing[0] == number_:
             self.ledger.remember("subscribed", self._subscribing[1])
+            self._subscribing = None
 
     def _resume_session(self, client: Any) -> None:
         """Brings the session's subscriptions to the configured ones. A filter that a persistent session has already is
@@ -228,6 +261,16 @@ class MqttPlugin(PushPlugin):
         if new:
             _, number_ = client.subscribe(new)
             self._subscribing = (number_, json.dumps(filters)) if number_ is not None else None
+            self._expect_answer(client, lambda: self._subscribing is not None)
+
+    def _expect_answer(self, client: Any, is_waiting: Callable[[], bool]) -> None:
+        """Gives the connection up if a request is not answered: acknowledgements that wait for an answer take memory."""
+
+        def check() -> None:
+            if client is self._client and is_waiting():
+                self.fail(PluginConnectionError(self.meta.id, "the broker does not answer requests"))
+
+        asyncio.get_running_loop().call_later(_ANSWER_SECONDS, check)
 
     # Values.
 
@@ -279,7 +322,8 @@ class MqttPlugin(PushPlugin):
             waiting, self._unconfirmed = self._unconfirmed, []
             _, number_ = client.unsubscribe(_BARRIER)
             if number_ is not None:
-                self._barrier = (number_, waiting)
+                self._barrier = barrier = (number_, waiting)
+                self._expect_answer(client, lambda: self._barrier is barrier)
 
     def _on_unsubscribe(self, client: Any, number_: int, *_: Any) -> None:
         if client is self._client and self._barrier is not None and self._barrier[0] == number_:
@@ -335,6 +379,24 @@ class MqttPlugin(PushPlugin):
             await asyncio.sleep(1.0)
             self._sparkplug.request_missing()
             self._send_rebirths()
+
+
+def _tls(config: MqttConfig) -> ssl.SSLContext:
+    """Verifies the broker's certificate and host name. Raises `OSError` for files that cannot be used."""
+    try:
+        context = ssl.create_default_context(cafile=file_of("ca_file", config.ca_file) if config.ca_file else None)
+    except ssl.SSLError as error:
+        raise OSError(f"ca_file: {config.ca_file} holds no certificate in PEM") from error
+    # The broker's own certificate in `ca_file` is trusted, also one that an unknown CA has signed.
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if config.certificate_file:
+        certificate, key = file_of("certificate_file", config.certificate_file), file_of("key_file", config.key_file)
+        try:
+            # A key with a passphrase is refused: the library would ask for it at the terminal.
+            context.load_cert_chain(certificate, key, password="")
+        except ssl.SSLError as error:
+            raise OSError(f"certificate_file and key_file are not a certificate with its key: {error}") from error
+    return context
 
 
 def _shown_topic(message: Any) -> str:

@@ -54,8 +54,14 @@ class MqttConfig(PluginInstanceConfig):
         default="",
         title="CA file",
         max_length=1000,
-        description="CA certificate, on the controller's machine; empty: the system's",
+        description="Certificates of CAs, or the broker's own, on the controller's machine; empty: the system's",
     )
+    certificate_file: str = Field(
+        default="",
+        max_length=1000,
+        description="Own certificate (PEM), for brokers that require one, on the controller's machine",
+    )
+    key_file: str = Field(default="", max_length=1000, description="Private key of the certificate (PEM)")
     username: str = Field(default="", max_length=1000)
     password: str = Field(default="", max_length=1000, json_schema_extra={"format": "password"})
     protocol: Literal["5", "3.1.1"] = Field(default="5", description="Version of MQTT")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from ..channels import ChannelDescriptor
@@ -13,13 +14,16 @@ from ..config import Field, PluginInstanceConfig, PluginMeta
 from ..errors import PluginConfigError, PluginConnectionError
 from ..plugin import ChannelValue
 from ..push import Delivery, PushPlugin, Reading
-from .signals import Rejections, Signal, Unreadable, descriptors, installed, number, plausible
+from .signals import Rejections, Signal, Unreadable, descriptors, file_of, installed, number, plausible
 
 _TIMEOUT = 10.0
 _PACKAGES = "asyncua"
 # Values that a server queues for a node between two notifications, and those queued here.
 _QUEUE_OF_NODE = 1000
 _QUEUE = 50_000
+# The check whether nodes still exist.
+_SECONDS_PER_CHECK = 10
+_NODES_PER_REQUEST = 500
 
 
 class NodeSignal(Signal):
@@ -99,33 +103,54 @@ class OpcUaPlugin(PushPlugin):
     def remark(self) -> str | None:
         return str(self._rejections) or None
 
+    @property
+    def delivery_delay(self) -> timedelta:
+        return timedelta(milliseconds=self.config.publishing_ms)
+
     async def _do_connect(self) -> None:
         with installed(self.meta.id, _PACKAGES):
             from asyncua import Client
+            from asyncua.ua import UaError
 
         # The library logs each failed attempt in several lines; the status of the instance names the last one.
         logging.getLogger("asyncua").setLevel(logging.CRITICAL)
         config = self.config
-        self._client = client = Client(config.url, timeout=_TIMEOUT, auto_reconnect=False)
+        # The library's own check of the connection would give a busy server one second.
+        self._client = client = Client(config.url, timeout=_TIMEOUT, watchdog_intervall=_TIMEOUT, auto_reconnect=False)
         try:
             if config.username:
                 client.set_user(config.username)
                 client.set_password(config.password)
-            if config.security != "None":
-                parts = [config.security, "SignAndEncrypt", config.certificate_file, config.key_file]
-                await client.set_security_string(
-                    ",".join([*parts, *filter(None, [config.server_certificate_file])])
-                )
             async with asyncio.timeout(3 * _TIMEOUT):
+                if config.security != "None":
+                    await self._secure(client)
                 await client.connect()
                 await self._subscribe(client)
-        except (OSError, TimeoutError) as error:
+        except (OSError, TimeoutError, UaError) as error:
             await self._do_disconnect()
-            why = "it does not answer" if isinstance(error, TimeoutError) else str(error)
+            why = "it does not answer" if isinstance(error, TimeoutError) else _why(error)
             raise PluginConnectionError(self.meta.id, f"no connection to {config.url}: {why}") from error
         except BaseException:
             await self._do_disconnect()
             raise
+
+    async def _secure(self, client: Any) -> None:
+        """Sets policy and certificates. The client has the URI of its certificate, which servers compare."""
+        from asyncua import ua
+        from asyncua.crypto import security_policies
+        from asyncua.crypto.uacrypto import load_certificate, load_private_key
+
+        config = self.config
+        certificate, own = await _of_file("certificate_file", config.certificate_file, load_certificate)
+        key, _ = await _of_file("key_file", config.key_file, load_private_key)
+        expected = None
+        if config.server_certificate_file:
+            path = config.server_certificate_file
+            expected, _ = await _of_file("server_certificate_file", path, load_certificate)
+        client.application_uri = _application_uri(own) or client.application_uri
+        policy = getattr(security_policies, f"SecurityPolicy{config.security}")
+        mode = ua.MessageSecurityMode.SignAndEncrypt
+        await client.set_security(policy, certificate, key, server_certificate=expected, mode=mode)
 
     async def _subscribe(self, client: Any) -> None:
         from asyncua import ua
@@ -173,6 +198,7 @@ class OpcUaPlugin(PushPlugin):
 
     def _reading(self, channel: str, item: Any) -> Reading | None:
         if item.StatusCode is not None and not item.StatusCode.is_good():
+            self._note_deleted(channel, item.StatusCode)
             self._rejections.add(channel, f"their status is {item.StatusCode.name}")
             return None
         try:
@@ -189,16 +215,34 @@ class OpcUaPlugin(PushPlugin):
         from asyncua import ua
 
         state = client.get_node(ua.ObjectIds.Server_ServerStatus_State)
-        while True:
+        for second in itertools.count(1):
             await asyncio.sleep(1.0)
             try:
                 async with asyncio.timeout(_TIMEOUT):
                     await state.read_value()
+                    if second % _SECONDS_PER_CHECK == 0:
+                        await self._check_nodes(client)
                 if self._missing:
                     await self._find_missing(client)
             except Exception as error:
                 self.fail(PluginConnectionError(self.meta.id, f"the connection to the server is lost: {_why(error)}"))
                 return
+
+    async def _check_nodes(self, client: Any) -> None:
+        """Notes nodes that a running server has deleted: not every server notifies of it."""
+        from asyncua import ua
+
+        nodes = list(self._nodes.items())
+        for at in range(0, len(nodes), _NODES_PER_REQUEST):
+            page = nodes[at : at + _NODES_PER_REQUEST]
+            found = await client.read_attributes([node for _, node in page], ua.AttributeIds.NodeClass)
+            for (channel, _), answer in zip(page, found, strict=True):
+                self._note_deleted(channel, answer.StatusCode)
+
+    def _note_deleted(self, channel: str, status: Any) -> None:
+        if status is not None and status.name in ("BadNodeIdUnknown", "BadNodeIdInvalid") and channel in self._nodes:
+            node = self._nodes.pop(channel)
+            self._missing[channel] = f"{node.nodeid.to_string()} was deleted"
 
     async def _find_missing(self, client: Any) -> None:
         """Raises, so that the plugin connects again, when a missing node exists: servers add nodes while they start."""
@@ -236,6 +280,33 @@ class OpcUaPlugin(PushPlugin):
             elif kind not in (ua.VariantType.Float, ua.VariantType.Double):
                 raw = round(raw)
             await node.write_value(ua.DataValue(ua.Variant(raw, kind)))
+
+
+async def _of_file(setting: str, path: str, load: Any) -> tuple[Any, Any]:
+    """A certificate or key out of a file, DER or PEM by its content: for the library, and as `load` reads it. Raises
+    `OSError`, which names the setting."""
+    from asyncua.crypto.uacrypto import CertProperties
+
+    content = file_of(setting, path).read_bytes()
+    form = "pem" if content.lstrip().startswith(b"-----BEGIN") else "der"
+    try:
+        loaded = await load(content, extension=form)
+    except (TypeError, ValueError) as error:
+        # A `TypeError` is a key with a passphrase.
+        raise OSError(f"{setting}: {path} is not a certificate or key without a passphrase, in DER or PEM") from error
+    return CertProperties(content, form), loaded
+
+
+def _application_uri(certificate: Any) -> str | None:
+    """The application URI in a certificate (OPC UA part 6, 6.2.2)."""
+    from cryptography import x509
+
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return None
+    found = names.get_values_for_type(x509.UniformResourceIdentifier)
+    return str(found[0]) if found else None
 
 
 async def _find(client: Any, text: str) -> Any:

@@ -5,6 +5,7 @@ mod controller;
 mod hostile;
 mod instances;
 mod packages;
+mod peers;
 
 /// A weather station for the SDK of Signalbox, whose channels follow from its configuration.
 pub const WEATHER: &str = r#"
