@@ -301,6 +301,7 @@ async function heap(stage: Stage, visitor: Visitor, client: Client<paths>, ids: 
     await sleep(Math.max(0, begun + (sample * MINUTES * 60_000) / SAMPLES - performance.now()));
     samples.push([(performance.now() - begun) / 60_000, await used()]);
   }
+  console.log(`  heap after garbage collection, MB: ${samples.map(([at, size]) => `${at.toFixed(0)} min ${size.toFixed(2)}`).join(', ')}`);
   const recorded = await stop();
   const minutes = (performance.now() - begun) / 60_000;
   // The charts fill first: growth is that of the later two thirds.

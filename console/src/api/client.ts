@@ -1,7 +1,7 @@
 import createClient from 'openapi-fetch';
 import { ticker } from '../lib/clock.svelte';
 import { connection } from './connection.svelte';
-import { OfflineError, toApiError } from './errors';
+import { ApiError, OfflineError, toApiError } from './errors';
 import type { components, paths } from './schema';
 import { session } from './session.svelte';
 
@@ -61,6 +61,14 @@ export async function askFull<T>(request: (client: typeof http) => Promise<Answe
 
 export async function ask<T>(request: (client: typeof http) => Promise<Answer<T>>): Promise<T> {
   return (await askFull(request)).data;
+}
+
+/** What was answered, or nothing where what was asked for does not exist any more. */
+export function existing<T>(request: (client: typeof http) => Promise<Answer<T>>): Promise<T[]> {
+  return ask(request).then((found) => [found], (error: unknown) => {
+    if (error instanceof ApiError && error.status === 404) return [];
+    throw error;
+  });
 }
 
 /** A key under which repetitions of one request are one request. */

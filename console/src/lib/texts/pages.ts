@@ -163,6 +163,7 @@ export const pages = {
   'sensors.experiment.start.text': ['Everything that is measured from now until you stop it belongs to the experiment.', 'Alles, was von jetzt bis zum Ende gemessen wird, gehört zum Experiment.'],
   'sensors.experiment.stop': ['Stop', 'Beenden'],
   'sensors.experiment.beside': ['Compare with', 'Überlagern mit'],
+  'sensors.experiment.search': ['Search experiments', 'Versuche suchen'],
   'sensors.experiment.none': ['Nothing has been measured yet', 'Noch wurde nichts gemessen'],
   'sensors.experiment.delete.text': ['Its values stay with their channels.', 'Seine Werte bleiben bei ihren Kanälen.'],
   'ways': ['Ways in', 'Zugänge'],

@@ -1,5 +1,6 @@
 import { ask, type Schemas } from '../../api/client';
 import { t } from '../../lib/i18n.svelte';
+import { firstItems, MOST } from '../../lib/paging';
 import { query } from '../../lib/query';
 
 export type Contact = Schemas['ContactOut'];
@@ -22,6 +23,6 @@ export function contactsQuery(enabled: () => boolean) {
   return query(() => ({
     key: ['contacts', 'all'],
     enabled: enabled(),
-    load: (signal) => ask((http) => http.GET('/api/v1/contacts', { params: { query: { page_size: 100 } }, signal })).then(({ data }) => data),
+    load: (signal) => firstItems(MOST, (page) => ask((http) => http.GET('/api/v1/contacts', { params: { query: page }, signal }))).then(({ data }) => data),
   }));
 }

@@ -1,5 +1,6 @@
 /** Queries of several pages about files. */
-import { ask } from '../../api/client';
+import { askFull } from '../../api/client';
+import { firstRows, MOST } from '../../lib/paging';
 import { query } from '../../lib/query';
 
 const PRESENCE_MS = 5_000;
@@ -7,7 +8,7 @@ const PRESENCE_MS = 5_000;
 export function agentsQuery() {
   return query(() => ({
     key: ['agents', 'list'],
-    load: (signal) => ask((http) => http.GET('/api/agents', { params: { query: { limit: 500 } }, signal })),
+    load: (signal) => firstRows(MOST, (range) => askFull((http) => http.GET('/api/agents', { params: { query: range }, signal }))).then(({ data }) => data),
     every: PRESENCE_MS,
   }));
 }

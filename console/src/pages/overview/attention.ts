@@ -1,9 +1,10 @@
 /** Unresolved failures, each with its cause and its remedy. */
-import { ask, newKey, type Schemas } from '../../api/client';
+import { ask, existing, newKey, type Schemas } from '../../api/client';
 import { sentence } from '../../api/errors';
 import { session } from '../../api/session.svelte';
 import { ticker } from '../../lib/clock.svelte';
 import { t, word } from '../../lib/i18n.svelte';
+import { firstItems, MOST } from '../../lib/paging';
 import { changed } from '../../lib/query';
 import type { IconName } from '../../ui/Icon.svelte';
 import { acknowledge, reasonOf } from '../alarms/alarm';
@@ -65,10 +66,9 @@ async function alarms(signal: AbortSignal): Promise<Trouble[]> {
 async function transfers(signal: AbortSignal): Promise<Trouble[]> {
   const from = new Date(ticker.read() - DAY_MS).toISOString();
   const query = { status: 'failed' as const, from, limit: EACH };
-  const [failed, jobs] = await Promise.all([
-    ask((http) => http.GET('/api/transfers', { params: { query }, signal })),
-    ask((http) => http.GET('/api/jobs', { params: { query: { limit: 500 } }, signal })),
-  ]);
+  const failed = await ask((http) => http.GET('/api/transfers', { params: { query }, signal }));
+  const needed = new Set(failed.flatMap(({ job_id }) => (job_id == null ? [] : [job_id])));
+  const jobs = (await Promise.all([...needed].map((id) => existing((http) => http.GET('/api/jobs/{id}', { params: { path: { id } }, signal }))))).flat();
   const lastOf = new Map(jobs.map((job) => [job.id, job]));
   return failed
     .filter(({ id, job_id }) => job_id == null || lastOf.get(job_id)?.last_transfer_id === id)
@@ -91,7 +91,7 @@ function toTrouble(transfer: Schemas['TransferOut'], job: Schemas['JobOut'] | un
 }
 
 async function plugins(signal: AbortSignal): Promise<Trouble[]> {
-  const { data } = await ask((http) => http.GET('/api/v1/plugins', { params: { query: { page_size: 100 } }, signal }));
+  const { data } = await firstItems(MOST, (page) => ask((http) => http.GET('/api/v1/plugins', { params: { query: page }, signal })));
   return data
     .filter(({ status, enabled }) => status === 'error' && enabled)
     .map(({ public_id, instance_name, error_message, updated_on }) => ({
@@ -150,7 +150,7 @@ async function unreached({ public_id: id, name }: Schemas['ContactOut'], signal:
 }
 
 async function webhooks(signal: AbortSignal): Promise<Trouble[]> {
-  const { data } = await ask((http) => http.GET('/api/v1/webhooks', { params: { query: { page_size: 100 } }, signal }));
+  const { data } = await firstItems(MOST, (page) => ask((http) => http.GET('/api/v1/webhooks', { params: { query: page }, signal })));
   const failing = data.filter(({ failing_since, enabled }) => failing_since && enabled);
   return Promise.all(failing.map((webhook) => failingWebhook(webhook, signal)));
 }

@@ -1,6 +1,5 @@
 /** Channels, of which there may be tens of thousands: never all of them are asked for. */
-import { ask, type Schemas } from '../../api/client';
-import { ApiError } from '../../api/errors';
+import { ask, existing, type Schemas } from '../../api/client';
 import { query } from '../../lib/query';
 
 export type Channel = Schemas['EventOut'];
@@ -25,15 +24,8 @@ export async function channelsWith(needed: string[], signal: AbortSignal): Promi
   const { data } = await firstPages({}, 1, signal);
   const known = new Set(data.map(({ public_id }) => public_id));
   const missing = [...new Set(needed)].filter((id) => id && !known.has(id)).slice(0, PAGE);
-  const found = await Promise.all(missing.map((id) => one(id, signal)));
+  const found = await Promise.all(missing.map((id) => existing((http) => http.GET('/api/v1/events/{id}', { params: { path: { id } }, signal }))));
   return [...data, ...found.flat()];
-}
-
-function one(id: string, signal: AbortSignal): Promise<Channel[]> {
-  return ask((http) => http.GET('/api/v1/events/{id}', { params: { path: { id } }, signal })).then((channel) => [channel], (error: unknown) => {
-    if (error instanceof ApiError && error.status === 404) return [];
-    throw error;
-  });
 }
 
 export function channelsQuery(needed: () => string[] = () => []) {
