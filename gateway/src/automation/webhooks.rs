@@ -1,10 +1,7 @@
-use std::sync::Arc;
-
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use signalbox_config::Config;
 use signalbox_domain::{
     automation::{
         EventType, KeyChange, NewWebhook, RetryPolicy, SecretChange, Severity, Webhook, WebhookChanges,
@@ -207,7 +204,6 @@ services! {
     /// Services that subscriptions are changed by.
     WebhookServices {
         commands: Commands,
-        config: Arc<Config>,
         database: Database,
         sealer: Sealer;
         repetitions: Repetitions,

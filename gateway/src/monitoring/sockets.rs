@@ -24,7 +24,6 @@ use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_database::SharedServerClock;
 use signalbox_domain::identity::Role;
-use signalbox_messaging::Bus;
 use tokio::{
     sync::watch,
     time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout},
@@ -45,10 +44,7 @@ use crate::{
     monitoring::ingestion::IngestionServices,
     open_sockets::OpenSocket,
     problem::Problem,
-    services::{
-        catalog::Catalogs, limits::Limiter, live_values::LiveValues, open_sockets::OpenSockets,
-        replica::Database,
-    },
+    services::{catalog::Catalogs, limits::Limiter, live_values::LiveValues, open_sockets::OpenSockets},
     state::Services,
     throttle::{ingest_key, user_key},
 };
@@ -87,11 +83,9 @@ pub(super) struct Handshake {
 services! {
     /// Services of sockets for values.
     SocketServices {
-        bus: Bus,
         catalogs: Arc<Catalogs>,
         clock: Clock,
         config: Arc<Config>,
-        database: Database,
         limiter: Arc<Limiter>,
         live_values: Arc<LiveValues<Utf8Bytes>>,
         open_sockets: OpenSockets,
