@@ -8,7 +8,10 @@ use sqlx::PgPool;
 /// The database's error.
 #[boxed]
 pub async fn claimed(pool: &PgPool, kind: &str, keys: &[String]) -> Result<Vec<String>, sqlx::Error> {
-    sqlx::query_scalar("SELECT key FROM claims WHERE kind = $1 AND key = ANY($2)")
+    // A join: `= ANY` would compare each claim of the kind with each key, one after the other.
+    sqlx::query_scalar(
+        "SELECT c.key FROM unnest($2::text[]) AS given (key) JOIN claims c ON c.kind = $1 AND c.key = given.key",
+    )
         .bind(kind)
         .bind(keys)
         .fetch_all(pool)
