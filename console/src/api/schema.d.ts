@@ -14966,6 +14966,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `job_under_way`: The job has not ended. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `version_mismatch`: The resource has changed since the version in If-Match: read it again and repeat the change. */
             412: {
                 headers: {
