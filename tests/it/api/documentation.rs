@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::v1::plugins::WEATHER;
-use crate::harness::{ADMIN, Folder, PASSWORD, Wheel, World, program, seconds};
+use crate::harness::{ADMIN, Folder, PASSWORD, RealAgent, Transport, Wheel, World, program, seconds};
 
 /// The service's address in the documents.
 const ADDRESSES: [&str; 5] = [
@@ -354,6 +354,17 @@ async fn the_commands_of_the_documents_do_what_is_said() {
                 faults.push(format!("{}:{}", path.display(), command.line));
             }
         }
+    }
+    // The README's job waits for its agents.
+    let mut agents = Vec::new();
+    for id in [1, 2] {
+        let token = world.admin.post("/api/tokens", json!({"name": "run", "agent_id": id})).await.expect(201);
+        let token = token["value"].as_str().unwrap();
+        agents.push(RealAgent::start(&world.admin.url(""), token, &folder, Transport::Auto));
+    }
+    world.until_transfer(1, |transfer| transfer["finished_at"].is_string()).await;
+    for agent in agents {
+        agent.stop().await;
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     assert!(unused.is_empty(), "no command has this beginning any more: {unused:?}");
