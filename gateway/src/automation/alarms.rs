@@ -6,8 +6,11 @@ use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use signalbox_domain::automation::{
-    Acknowledged, Alarm, AlarmCommand, AlarmState, Rule, RuleCommand, Severity, Silence,
+use signalbox_domain::{
+    automation::{
+        Acknowledged, Alarm, AlarmCommand, AlarmState, Rule, RuleCommand, Severity, Silence, fault_class,
+    },
+    identity::Role,
 };
 use signalbox_projections::{
     automation::{
@@ -90,7 +93,7 @@ pub(crate) struct NotificationOut {
     attempts: i32,
     /// When it was delivered; null before.
     sent_on: Option<DateTime<Utc>>,
-    /// Fault of the last attempt; null after a success.
+    /// Fault of the last attempt, for admins in the words of the receiver; null after a success.
     error: Option<String>,
 }
 
@@ -149,7 +152,7 @@ pub(crate) struct SilenceOut {
     responses((status = 200, body = Page<AlarmOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
     State(state): State<AppState>,
-    _: Reader,
+    Reader(reader): Reader,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<AlarmRow>,
     Params(params): Params<AlarmParams>,
@@ -176,7 +179,7 @@ pub(crate) async fn list(
             *row = there("Alarm", past::<AlarmRow>(&state.pool, row.id, at).await?)?;
         }
     }
-    Ok(Json(envelope.envelope(total, with_notifications(&state, rows, at).await?)))
+    Ok(Json(envelope.envelope(total, with_notifications(&state, rows, at, reader.role).await?)))
 }
 
 /// One alarm.
@@ -184,12 +187,12 @@ pub(crate) async fn list(
     responses((status = 200, body = AlarmOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
     State(state): State<AppState>,
-    _: Reader,
+    Reader(reader): Reader,
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
     let row = find_at::<AlarmRow>(&state, &id, at).await?;
-    Ok(answer::resource(row.version, &shown(&state, row, at).await?))
+    Ok(answer::resource(row.version, &shown(&state, row, at, reader.role).await?))
 }
 
 /// Acknowledge an alarm that is not cleared. Another comment replaces the one before.
@@ -215,7 +218,7 @@ pub(crate) async fn acknowledge(
     let written = state.write::<Alarm>(row.id, version, &metadata, &AlarmCommand::Acknowledge(by)).await?;
     let row = find_at::<AlarmRow>(&state, &id, written.unseen).await?;
     let version = row.version;
-    let shown = shown(&state, row, written.unseen).await?;
+    let shown = shown(&state, row, written.unseen, current.role).await?;
     Ok(answer::changed(written, version, &shown))
 }
 
@@ -235,7 +238,7 @@ pub(crate) async fn unacknowledge(
     let written = state.write::<Alarm>(row.id, version, &metadata, &AlarmCommand::Unacknowledge).await?;
     let row = find_at::<AlarmRow>(&state, &id, written.unseen).await?;
     let version = row.version;
-    let shown = shown(&state, row, written.unseen).await?;
+    let shown = shown(&state, row, written.unseen, current.role).await?;
     Ok(answer::changed(written, version, &shown))
 }
 
@@ -280,8 +283,8 @@ impl Found for AlarmRow {
 }
 
 /// `row`, which is of the moment `at` or of now, with its messages.
-async fn shown(state: &Gateway, row: AlarmRow, at: Option<At>) -> Result<AlarmOut, Problem> {
-    let mut shown = with_notifications(state, vec![row], at).await?;
+async fn shown(state: &Gateway, row: AlarmRow, at: Option<At>, reader: Role) -> Result<AlarmOut, Problem> {
+    let mut shown = with_notifications(state, vec![row], at, reader).await?;
     shown.pop().ok_or_else(|| Problem::not_found("Alarm"))
 }
 
@@ -290,6 +293,7 @@ async fn with_notifications(
     state: &Gateway,
     rows: Vec<AlarmRow>,
     at: Option<At>,
+    reader: Role,
 ) -> Result<Vec<AlarmOut>, Problem> {
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
     let until = at.map(|at| at.position);
@@ -302,7 +306,7 @@ async fn with_notifications(
             let then = past_delivery(&state.pool, message.batch_id, message.id, at).await?;
             message.become_as(&there("Delivery", then)?);
         }
-        by_alarm.entry(message.alarm_id).or_default().push(message.into());
+        by_alarm.entry(message.alarm_id).or_default().push(NotificationOut::of(message, reader));
     }
     let shown = rows.into_iter().map(|row| {
         let notifications = by_alarm.remove(&row.id).unwrap_or_default();
@@ -311,15 +315,21 @@ async fn with_notifications(
     Ok(shown.collect())
 }
 
-impl From<AlarmMessageRow> for NotificationOut {
-    fn from(row: AlarmMessageRow) -> Self {
+impl NotificationOut {
+    /// `row` as `reader` may see it: the receiver's words can name addresses and people, and are for managers of contacts.
+    fn of(row: AlarmMessageRow, reader: Role) -> Self {
+        let status = row.response_code.and_then(|code| u16::try_from(code).ok());
+        let error = row.last_error.map(|words| match reader {
+            Role::Admin => words,
+            Role::Operator | Role::Viewer => fault_class(status),
+        });
         Self {
             contact_public_id: row.contact_id.to_string(),
             kind: row.kind,
             sent_on: row.ended_at.filter(|_| row.status == "delivered"),
             status: row.status,
             attempts: row.attempts,
-            error: row.last_error,
+            error,
         }
     }
 }

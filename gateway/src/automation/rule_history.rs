@@ -19,6 +19,7 @@ use crate::{
     problem::{Problem, ProblemOut},
     resource::{changed, find},
     state::AppState,
+    watching::judged,
 };
 
 /// Fields that change without a version.
@@ -64,6 +65,7 @@ pub(crate) async fn restore(
     let command = RuleCommand::Change { changes: all_of(spec), after: 0 };
     let metadata = restoring(context.metadata(user.actor(), "restore rule"), target);
     let written = state.write::<Rule>(key, version, &metadata, &command).await?;
+    let written = judged(&state, key, written).await?;
     changed::<RuleRow>(&state, &id, written).await
 }
 

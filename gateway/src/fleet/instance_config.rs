@@ -21,10 +21,12 @@ pub(super) async fn changed_config(
     let restored = config.clone().map(|config| secrets.restore(config, known.as_deref())).transpose()?;
     let is_restored = restored != config;
     let config = restored;
-    offered.check(config.as_deref())?;
+    let values = offered.check(config.as_deref())?;
     if config == known || (is_restored && is_same_json(config.as_deref(), known.as_deref())) {
         return Ok(None);
     }
+    // As when the instance was made, the plugin says what the schema cannot: channels of one id, commands to what takes none.
+    offered.channels(state, values).await?;
     seal(state, instance.row.id, config.as_deref()).map(Some)
 }
 

@@ -103,6 +103,10 @@ pub(crate) struct InstanceIn {
 /// Changes of a plugin instance; absent fields stay as they are, null clears the configuration.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct InstanceChangesIn {
+    /// Its plugin class, if at all: an instance of another class is made anew.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
+    plugin_id: Option<String>,
     /// Unique, 1 to 255 characters.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
@@ -261,7 +265,7 @@ pub(crate) async fn update(
     context: RequestContext,
     JsonBody(changes): JsonBody<InstanceChangesIn>,
 ) -> Result<Response, Problem> {
-    let InstanceChangesIn { instance_name, demo_mode, enabled, config_json } = changes;
+    let InstanceChangesIn { plugin_id, instance_name, demo_mode, enabled, config_json } = changes;
     let instance = match find(&state, &id).await {
         Ok(instance) => instance,
         Err(missing) => {
@@ -271,6 +275,8 @@ pub(crate) async fn update(
             return Err(judged::<PluginInstance>(missing, [examples::instance(), change]));
         }
     };
+    let plugin_id = plugin_id.as_deref().map(str::trim);
+    Problem::unless_kept("plugin_id", "instance", &instance.row.plugin_id, plugin_id)?;
     let config = match config_json {
         Some(config) => changed_config(&state, &instance, config.as_deref()).await?,
         None => None,
@@ -335,14 +341,14 @@ pub(crate) async fn delete(
     let command = PluginInstanceCommand::Delete;
     let written = state.write::<PluginInstance>(instance.id, version, &metadata, &command).await?;
     queries::forget_controllers(&state.pool, instance.id).await?;
-    let Removed { events, rules, unseen } = removed;
+    let Removed { events, rules, unseen, has_pending_effects } = removed;
     let out = InstanceDeletedOut {
         status: "success",
         message: "Plugin instance successfully deleted.",
         deleted_events: events,
         disabled_rules: rules,
     };
-    let written = Written { unseen: written.unseen.or(unseen), ..written };
+    let written = Written { unseen: written.unseen.or(unseen), has_pending_effects, ..written };
     Ok(answer::written(written, StatusCode::OK, None, &out))
 }
 

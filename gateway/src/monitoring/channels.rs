@@ -26,7 +26,7 @@ use crate::{
     resource::{Found, Shown, changed, find, find_at, shown},
     services::replica::Database,
     state::{AppState, State as Gateway},
-    watching::disable_rules_on,
+    watching::{Disabled, disable_rules_on},
 };
 
 /// A channel, which clients call an event.
@@ -232,11 +232,13 @@ pub(crate) async fn delete(
 ) -> Result<Response, Problem> {
     let row = find::<ChannelRow>(&state, &id).await?;
     // Before any rule is touched.
+    let mut disabled = Disabled::default();
     if version.is_none_or(|version| version == row.version) {
-        disable_rules_on(&state, &user, &context, &[row.id]).await?;
+        disabled = disable_rules_on(&state, &user, &context, &[row.id]).await?;
     }
     let metadata = context.metadata(user.actor(), "delete channel");
-    let written = state.write::<Channel>(row.id, version, &metadata, &ChannelCommand::Delete).await?;
+    let mut written = state.write::<Channel>(row.id, version, &metadata, &ChannelCommand::Delete).await?;
+    written.has_pending_effects = disabled.written.iter().any(|written| written.has_pending_effects);
     Ok(answer::success(written, "Event successfully deleted."))
 }
 

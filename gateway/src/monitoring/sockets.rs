@@ -37,7 +37,7 @@ use crate::{
     idempotency::valid_key,
     limits::Rate,
     open_sockets::OpenSocket,
-    problem::Problem,
+    problem::{NO_WEBSOCKET, Problem},
     state::AppState,
     throttle::{ingest_key, user_key},
 };
@@ -91,7 +91,7 @@ fn upgrade(
     protocol: Option<String>,
     max_bytes: usize,
 ) -> Result<WebSocketUpgrade, Problem> {
-    let upgrade = upgrade.map_err(|error| Problem::malformed(format!("this is a WebSocket: {error}")))?;
+    let upgrade = upgrade.map_err(|_| Problem::malformed(NO_WEBSOCKET))?;
     Ok(upgrade.max_message_size(max_bytes).max_frame_size(max_bytes).protocols(protocol))
 }
 

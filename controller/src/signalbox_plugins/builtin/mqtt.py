@@ -63,6 +63,12 @@ class MqttPlugin(PushPlugin):
             _check_filter(self.meta.id, topic.topic)
             if "+" in topic.command_topic or "#" in topic.command_topic:
                 raise PluginConfigError(self.meta.id, f"{topic.channel}: commands go to one topic, without + and #")
+        places: dict[Any, str] = {}
+        for metric in self.config.metrics:
+            # The values of a metric go to one channel.
+            other = places.setdefault(metric.place, metric.channel)
+            if other != metric.channel:
+                raise PluginConfigError(self.meta.id, f"{metric.channel}: its metric is that of {other}")
         topics = [(topic, bool(topic.command_topic)) for topic in self.config.topics]
         return descriptors([*topics, *((metric, metric.writable) for metric in self.config.metrics)])
 

@@ -20,6 +20,8 @@ _PACKAGES = "asyncua"
 # Values that a server queues for a node between two notifications, and those queued here.
 _QUEUE_OF_NODE = 1000
 _QUEUE = 50_000
+# A path that names something, or an id with one of its four kinds of identifiers.
+_NODE = "^(/+[^/\\s]|(.*;)?[isgb]=\\S)"
 
 
 class NodeSignal(Signal):
@@ -28,6 +30,7 @@ class NodeSignal(Signal):
     node: str = Field(
         min_length=1,
         max_length=1000,
+        pattern=_NODE,
         description="Node id (nsu=URI;s=Boiler.Temp or ns=2;s=…), or browse path from Objects (/Boiler/Temp or /2:…)",
     )
     writable: bool = Field(default=False, description="Whether commands may be written")
