@@ -121,7 +121,6 @@ impl Log {
         self.insert("transfer", 'e', sequence, event, payload, transfers, &position).await
     }
 
-    #[expect(clippy::too_many_arguments, reason = "it is the columns of one statement")]
     async fn insert(
         &mut self,
         aggregate: &str,
