@@ -63,7 +63,7 @@ export async function ask<T>(request: (client: typeof http) => Promise<Answer<T>
   return (await askFull(request)).data;
 }
 
-/** The answer, or nothing where the thing asked for does not exist any more. */
+/** The answer, or nothing where the resource does not exist any more. */
 export function existing<T>(request: (client: typeof http) => Promise<Answer<T>>): Promise<T[]> {
   return ask(request).then((found) => [found], (error: unknown) => {
     if (error instanceof ApiError && error.status === 404) return [];
