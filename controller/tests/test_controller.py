@@ -16,6 +16,7 @@ from pathlib import Path
 from signalbox_controller.buffer import Buffer, Value
 from signalbox_controller.packages import PackageError, unpack
 from signalbox_controller.backoff import Backoff
+from signalbox_controller.claimant import Claimant
 from signalbox_controller.running import Running
 from signalbox_controller.service import Channel, Instance, Latest
 from signalbox_controller.settings import Settings, SettingsError, read
@@ -106,6 +107,14 @@ class BufferTest(InFolder):
         self.assertEqual(kept, list(range(len(kept))), "whole and in order")
         self.assertGreaterEqual(len(kept), added)
         self.assertEqual(len(kept) % 2, 0, "all of one call, or none")
+
+
+class ClaimantTest(InFolder):
+    def test_a_controller_keeps_its_name_and_takes_over_from_its_last_run(self) -> None:
+        first, second = Claimant.starting(self.folder), Claimant.starting(self.folder)
+        self.assertEqual((first.name, first.session), (second.name, second.previous))
+        self.assertEqual(first.previous, "")
+        self.assertNotEqual(first.session, second.session)
 
 
 class BackoffTest(unittest.TestCase):

@@ -8,6 +8,7 @@ use axum::{
     middleware::Next,
     response::Response,
 };
+use chrono::{DateTime, Utc};
 use signalbox_clock::Clock;
 use signalbox_domain::kernel::{Actor, Metadata};
 use signalbox_event_store::{LogFilter, LogOrder, search};
@@ -84,6 +85,13 @@ impl RequestContext {
     /// The random secret from which the secrets follow that the answer shows.
     pub(crate) async fn secret(&self, repetitions: &Repetitions) -> Result<RequestSecret, Problem> {
         RequestSecret::of(self.keyed.as_ref(), repetitions, self.resource).await
+    }
+
+    /// When a request with an `Idempotency-Key` came for the first time, so that its repetitions stamp the same.
+    pub(crate) fn first_seen(&self) -> Option<DateTime<Utc>> {
+        self.keyed.as_ref()?;
+        let (seconds, nanoseconds) = self.resource.get_timestamp()?.to_unix();
+        DateTime::from_timestamp(i64::try_from(seconds).ok()?, nanoseconds)
     }
 
     /// Metadata for the command of kind `purpose`; a repetition of the request has the same command id.

@@ -1,6 +1,6 @@
 //! Values are judged before existence: a request that no resource could take is invalid, also for one that does not exist.
 
-use signalbox_domain::kernel::{Decider, ErrorKind};
+use signalbox_domain::kernel::{Decider, ErrorKind, Rejection};
 
 use crate::problem::{Problem, ProblemKind};
 
@@ -13,15 +13,22 @@ pub(crate) fn judged<D: Decider>(
     if missing.kind() != ProblemKind::NotFound {
         return missing;
     }
+    invalid::<D>(commands).map_or(missing, Problem::from)
+}
+
+/// Why an example of its kind refuses one of `commands` as invalid, which are given to it one after the other: before other
+/// resources are looked up that a request names.
+pub(crate) fn invalid<D: Decider>(commands: impl IntoIterator<Item = D::Command>) -> Option<Rejection> {
     let mut example = D::default();
     for command in commands {
         match example.decide(command) {
             Ok(events) => events.into_iter().for_each(|event| example.evolve(event)),
-            Err(rejection) if rejection.kind == ErrorKind::Invalid => return rejection.into(),
-            Err(_) => return missing,
+            Err(rejection) => {
+                return Some(rejection).filter(|rejection| rejection.kind == ErrorKind::Invalid);
+            }
         }
     }
-    missing
+    None
 }
 
 /// Commands that make an example of each kind.

@@ -35,7 +35,7 @@ use uuid::Uuid;
 
 use crate::{
     answer::NotStored,
-    auth::{AgentAuth, Reader, RequiredRole, keyed_hash},
+    auth::{AgentAuth, Reader, RequiredRole, keyed_hash, presented},
     client_address::ClientAddress,
     context_services::services,
     extract::read_body,
@@ -46,6 +46,13 @@ use crate::{
 };
 
 const KEY: &str = "idempotency-key";
+
+/// Headers of answers of remote write that are kept with them.
+const COUNTS: [&str; 3] = [
+    "x-prometheus-remote-write-samples-written",
+    "x-prometheus-remote-write-histograms-written",
+    "x-prometheus-remote-write-exemplars-written",
+];
 
 /// How long answers are kept.
 const KEPT: TimeDelta = TimeDelta::hours(24);
@@ -69,6 +76,9 @@ struct AnswerHead {
     location: Option<String>,
     #[serde(default)]
     etag: Option<String>,
+    /// Counts of what was written, which senders of version 2 of remote write look for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    counts: Vec<(String, String)>,
     /// The least role that the request needed.
     #[serde(default)]
     required: Option<Role>,
@@ -150,7 +160,9 @@ impl Principal {
 }
 
 async fn principal(parts: &mut Parts, state: &Services) -> Result<Principal, Problem> {
-    if !parts.headers.contains_key(header::AUTHORIZATION) && !parts.headers.contains_key("x-api-key") {
+    let sends_header =
+        parts.headers.contains_key(header::AUTHORIZATION) || parts.headers.contains_key("x-api-key");
+    if !sends_header && presented(parts).is_none() {
         let ClientAddress(address) = ClientAddress::from_request_parts(parts, state).await?;
         return Ok(Principal::Anonymous(address));
     }
@@ -271,11 +283,15 @@ impl Keyed {
         let text = |name| {
             parts.headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).map(str::to_owned)
         };
+        let counts = COUNTS
+            .into_iter()
+            .filter_map(|name| Some((name.to_owned(), parts.headers.get(name)?.to_str().ok()?.to_owned())));
         let head = AnswerHead {
             status: parts.status.as_u16(),
             content_type: text(header::CONTENT_TYPE),
             location: text(header::LOCATION),
             etag: text(header::ETAG),
+            counts: counts.collect(),
             required: self.role.map(|_| self.required.get()),
         };
         let answer = write_answer(&head, &body).map_err(|error| Problem::internal(&error))?;
@@ -427,6 +443,13 @@ fn read_answer(answer: &[u8]) -> Option<(Option<Role>, Response)> {
     ];
     for (name, value) in kept {
         if let Some(value) = value.as_ref().and_then(|value| HeaderValue::from_str(value).ok()) {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    for (name, value) in &head.counts {
+        if let (Some(name), Ok(value)) =
+            (COUNTS.into_iter().find(|known| known == name), HeaderValue::from_str(value))
+        {
             response.headers_mut().insert(name, value);
         }
     }

@@ -697,7 +697,7 @@ export interface paths {
         /** Change a contact. Messages that wait for it go to the new address. */
         put: operations["update_contact"];
         post?: never;
-        /** Delete a contact with its messages; what waits for it is not sent any more, and rules that name it notify the others. */
+        /** Delete a contact with its messages; what waits for it is not sent any more. Refused while rules name it. */
         delete: operations["delete_contact"];
         options?: never;
         head?: never;
@@ -2199,7 +2199,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Deliver again what was delivered or given up, with attempts of its own as many as at first. */
+        /** Deliver at once what was delivered or given up, or waits for its next attempt, with attempts of its own as many as at first. */
         post: operations["redeliver"];
         delete?: never;
         options?: never;
@@ -2890,6 +2890,13 @@ export interface components {
             controller: string;
             /** @description All instances that it means to run, up to 1000; others that it has had are free at once. */
             instances: string[];
+            /** @description The session of its last run, whose claims this run takes over. */
+            previous_session?: string | null;
+            /**
+             * @description Names this run of it, 1 to 100 characters: a second controller of the same name is refused then. Without it, controllers of
+             *     one name count as one.
+             */
+            session?: string | null;
         };
         /** @description What a controller is to run. */
         ClaimsOut: {
@@ -2931,6 +2938,15 @@ export interface components {
             /** @description Whether a part works. */
             database: components["schemas"]["PartStatus"];
         };
+        /** @description A resource that a request conflicts with. */
+        ConflictOut: {
+            /** @description Its kind, such as `rule`. */
+            kind: string;
+            /** @description Its name. */
+            name: string;
+            /** @description Its id, as paths name it. */
+            public_id: string;
+        };
         /** @description Registration over the polling transport. */
         ConnectIn: {
             /** @description What `agent_info` carries. */
@@ -2959,6 +2975,8 @@ export interface components {
             address?: string;
             /** @description Message format of a chat. */
             format?: components["schemas"]["ChatFormat"];
+            /** @description Its kind, if at all: a contact of another kind is made anew. */
+            kind?: components["schemas"]["ContactKind"];
             /** @description Unique, 1 to 255 characters. */
             name?: string;
             /** @description A part of each day in which a contact gets critical alarms only. What came in it is sent at its end, in one message. */
@@ -4022,6 +4040,8 @@ export interface components {
             enabled?: boolean;
             /** @description Unique, 1 to 255 characters. */
             instance_name?: string;
+            /** @description Its plugin class, if at all: an instance of another class is made anew. */
+            plugin_id?: string;
         };
         /** @description A deleted plugin instance. */
         InstanceDeletedOut: {
@@ -4318,10 +4338,16 @@ export interface components {
         LogEntryChangesIn: {
             /** @description 1 to 500 characters. */
             content?: string;
+            /** @description Second name of `type`. */
+            logging_type?: components["schemas"]["LogType"];
+            /** @description Its source, if at all: it stays. */
+            source?: string;
             /** @description `read` or `unread`. */
             status?: components["schemas"]["LogStatus"];
             /** @description Second name of `status`. */
             status_type?: components["schemas"]["LogStatus"];
+            /** @description Its type, if at all: it stays. */
+            type?: components["schemas"]["LogType"];
         };
         /** @description A new log entry. It is unread. */
         LogEntryIn: {
@@ -4506,6 +4532,8 @@ export interface components {
         };
         /** @description Changes of a channel mapping; absent fields stay as they are, null unlinks the event. */
         MappingChangesIn: {
+            /** @description The plugin's channel, if at all: another one is mapped anew. */
+            channel_id?: string;
             /** @description 1 to 255 characters. */
             channel_name?: string;
             /** @description `input`, `output` or `bidirectional`. */
@@ -4588,7 +4616,7 @@ export interface components {
             attempts: number;
             /** @description Id of the contact. */
             contact_public_id: string;
-            /** @description Fault of the last attempt; null after a success. */
+            /** @description Fault of the last attempt, for admins in the words of the receiver; null after a success. */
             error?: string | null;
             /** @description The step of an alarm in a message. */
             kind: components["schemas"]["NotificationKind"];
@@ -5090,9 +5118,11 @@ export interface components {
         ProblemOut: {
             /** @description Stable word for programs. */
             code: string;
+            /** @description With 409: the resources that conflict, at most ten. */
+            conflicts?: components["schemas"]["ConflictOut"][];
             /** @description What happened, why, and what to do. */
             detail: string;
-            /** @description With 422: what is wrong where. */
+            /** @description With 422, and with 404 when the body names what does not exist: what is wrong where. */
             errors?: components["schemas"]["FieldErrorOut"][];
             /** @description Names the request in the logs. */
             request_id: string;
@@ -6171,6 +6201,8 @@ export interface components {
              * @description Columns covered, 1 to 12; 4 if absent.
              */
             w?: number;
+            /** @description Its type, if at all: a widget of another type is made anew. */
+            widget_type?: components["schemas"]["WidgetType"];
             /**
              * Format: int32
              * @description Column, 0 to 10000; 0 if absent.
@@ -11826,6 +11858,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `contact_in_use`: Rules notify the contact: take it out of them, or delete them, first. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `version_mismatch`: The resource has changed since the version in If-Match: read it again and repeat the change. */
             412: {
                 headers: {
@@ -12201,7 +12242,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `delivery_pending`: The delivery has not ended. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
+            /** @description `delivery_pending`: The delivery is being attempted, or is due. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -21039,6 +21080,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `controller_name_taken`: Another controller with this name runs: stop one of them, or give this one another name. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `too_large`: The body is larger than this route takes: send less. */
             413: {
                 headers: {
@@ -22945,7 +22995,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no rule, or no event, with this id. */
+            /** @description `not_found`: There is no rule, or no event or contact that it names, with this id. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23093,7 +23143,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no rule, or no event, with this id. */
+            /** @description `not_found`: There is no rule, or no event or contact that it names, with this id. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23237,7 +23287,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no rule, or no event, with this id. */
+            /** @description `not_found`: There is no rule, or no event or contact that it names, with this id. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23387,7 +23437,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no rule, or no event, with this id. */
+            /** @description `not_found`: There is no rule, or no event or contact that it names, with this id. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23509,7 +23559,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no rule, or no event, with this id. */
+            /** @description `not_found`: There is no rule, or no event or contact that it names, with this id. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23631,7 +23681,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no rule, or no event, with this id. */
+            /** @description `not_found`: There is no rule, or no event or contact that it names, with this id. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23798,7 +23848,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no rule, or no event, with this id. */
+            /** @description `not_found`: There is no rule, or no event or contact that it names, with this id. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23939,7 +23989,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no rule, or no event, with this id. */
+            /** @description `not_found`: There is no rule, or no event or contact that it names, with this id. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -24083,7 +24133,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no rule, or no event, with this id. */
+            /** @description `not_found`: There is no rule, or no event or contact that it names, with this id. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -25316,6 +25366,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
+            /** @description `not_found`: There is no such webhook, or no such delivery of it, or no event or job that its filters name. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `webhook_url_taken`: Another webhook has this url: change that one. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
@@ -25694,7 +25753,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no such webhook, or no such delivery of it. */
+            /** @description `not_found`: There is no such webhook, or no such delivery of it, or no event or job that its filters name. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -25835,7 +25894,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no such webhook, or no such delivery of it. */
+            /** @description `not_found`: There is no such webhook, or no such delivery of it, or no event or job that its filters name. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -25957,7 +26016,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no such webhook, or no such delivery of it. */
+            /** @description `not_found`: There is no such webhook, or no such delivery of it, or no event or job that its filters name. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -26095,7 +26154,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no such webhook, or no such delivery of it. */
+            /** @description `not_found`: There is no such webhook, or no such delivery of it, or no event or job that its filters name. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -26216,7 +26275,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no such webhook, or no such delivery of it. */
+            /** @description `not_found`: There is no such webhook, or no such delivery of it, or no event or job that its filters name. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -26332,7 +26391,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no such webhook, or no such delivery of it. */
+            /** @description `not_found`: There is no such webhook, or no such delivery of it, or no event or job that its filters name. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -26341,7 +26400,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `delivery_pending`: The delivery has not ended. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
+            /** @description `delivery_pending`: The delivery is being attempted, or is due. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -26465,7 +26524,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no such webhook, or no such delivery of it. */
+            /** @description `not_found`: There is no such webhook, or no such delivery of it, or no event or job that its filters name. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -26610,7 +26669,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no such webhook, or no such delivery of it. */
+            /** @description `not_found`: There is no such webhook, or no such delivery of it, or no event or job that its filters name. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -26725,7 +26784,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no such webhook, or no such delivery of it. */
+            /** @description `not_found`: There is no such webhook, or no such delivery of it, or no event or job that its filters name. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -26734,7 +26793,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `delivery_pending`: The delivery has not ended. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
+            /** @description `delivery_pending`: The delivery is being attempted, or is due. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;
@@ -26877,7 +26936,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no such webhook, or no such delivery of it. */
+            /** @description `not_found`: There is no such webhook, or no such delivery of it, or no event or job that its filters name. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -27030,7 +27089,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no such webhook, or no such delivery of it. */
+            /** @description `not_found`: There is no such webhook, or no such delivery of it, or no event or job that its filters name. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -27191,7 +27250,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no such webhook, or no such delivery of it. */
+            /** @description `not_found`: There is no such webhook, or no such delivery of it, or no event or job that its filters name. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -27323,7 +27382,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no such webhook, or no such delivery of it. */
+            /** @description `not_found`: There is no such webhook, or no such delivery of it, or no event or job that its filters name. */
             404: {
                 headers: {
                     [name: string]: unknown;

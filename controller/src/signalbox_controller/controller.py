@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from signalbox_plugins.discovery import built_in_plugins
 
 from .backoff import Backoff
 from .buffer import Buffer
+from .claimant import Claimant
 from .orders import Orders
 from .packages import PackageError, Packages
 from .running import Running
@@ -21,6 +21,7 @@ from .telemetry import Telemetry
 
 _LOG = logging.getLogger("signalbox.controller")
 _LAST_SECONDS = 5.0
+_CONFLICT = 409
 
 
 class Controller:
@@ -29,7 +30,7 @@ class Controller:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._service = Service(settings.url, settings.token, settings.timeout)
-        self._name = _name(settings.state / "name")
+        self._claimant = Claimant.starting(settings.state)
         self._buffer = Buffer(settings.buffer_file, settings.buffer)
         self._orders = Orders(self._service, self._buffer)
         self._telemetry = Telemetry(settings, self._service)
@@ -78,7 +79,14 @@ class Controller:
         instances = {instance.id: instance for instance in await asyncio.to_thread(self._service.instances)}
         if self._settings.instances:
             instances = {id: one for id, one in instances.items() if one.name in self._settings.instances}
-        mine = await asyncio.to_thread(self._service.claim, self._name, list(instances))
+        try:
+            mine = await asyncio.to_thread(self._service.claim, self._claimant, list(instances))
+        except Refused as error:
+            if error.status != _CONFLICT:
+                raise
+            # A copy of this controller, with a copy of its folder, has taken over.
+            _LOG.error("nothing is run here: %s", error)
+            mine = set()
         packages = await asyncio.to_thread(self._service.packages)
         for id in [id for id in self._running if id not in instances]:
             await self._stop(id)
@@ -211,7 +219,7 @@ class Controller:
                     pass
                 for id in self._running:
                     await asyncio.to_thread(self._service.report, id, "inactive", None)
-                await asyncio.to_thread(self._service.claim, self._name, [])
+                await asyncio.to_thread(self._service.claim, self._claimant, [])
                 await asyncio.to_thread(self._service.log, "Controller stopped", "warning")
         except (Away, Refused, TimeoutError) as error:
             _LOG.warning("Signalbox does not answer at the end (%s): %d values stay on disk", error, len(self._buffer))
@@ -228,13 +236,3 @@ class Controller:
         if not self._was_away:
             self._was_away = True
             _LOG.warning("Signalbox does not answer: %s; values are kept on disk", error)
-
-
-def _name(file: Path) -> str:
-    """The name of this controller: the same after every start."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    if not file.exists():
-        written = file.with_suffix(".new")
-        written.write_text(str(uuid.uuid4()))
-        written.replace(file)
-    return file.read_text()

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from .buffer import Batch
+from .claimant import Claimant
 
 _PAGE = 100
 _MOST_PAGES = 10
@@ -92,9 +93,11 @@ class Service:
                 break
         return found
 
-    def claim(self, controller: str, instances: list[str]) -> set[str]:
-        """Claims these instances, and no others any more, for half a minute; gives back those that it may run."""
-        body = json.dumps({"controller": controller, "instances": instances}).encode()
+    def claim(self, claimant: Claimant, instances: list[str]) -> set[str]:
+        """Claims these instances, and no others any more, for half a minute; gives back those that it may run. Raises
+        `Refused` with 409 when another controller runs under this name."""
+        names = {"controller": claimant.name, "session": claimant.session, "previous_session": claimant.previous}
+        body = json.dumps({**{key: name for key, name in names.items() if name}, "instances": instances}).encode()
         return set(json.loads(self._call("POST", "/api/v1/plugins/claims", body))["instances"])
 
     def packages(self) -> list[Package]:

@@ -9,7 +9,7 @@ pub struct Sha256Hex(String);
 
 /// A text that is not a SHA-256 digest.
 #[derive(Debug, thiserror::Error)]
-#[error("not a SHA-256 digest: expected 64 hex digits")]
+#[error("must be a SHA-256 digest of 64 hex digits")]
 pub struct InvalidSha256;
 
 impl Sha256Hex {

@@ -71,8 +71,11 @@ async fn with_role(parts: &mut Parts, state: &Services, least: Role) -> Result<C
 }
 
 async fn authenticate(parts: &Parts, state: &Services) -> Result<CurrentUser, Problem> {
-    let token = presented(parts)
-        .ok_or_else(|| Problem::unauthenticated("missing credentials: send Authorization: Bearer <token>"))?;
+    let missing = || match is_influx(parts) {
+        true => "missing credentials: send Authorization: Token <token>",
+        false => "missing credentials: send Authorization: Bearer <token>",
+    };
+    let token = presented(parts).ok_or_else(|| Problem::unauthenticated(missing()))?;
     let is_stranger = ApiTokens::looks_like_one(&token) && state.api_tokens.is_stranger(&token);
     let charge = if is_stranger { Charge::take(parts, state)? } else { Charge::NONE };
     let user = state.credentials.identify(&token).await?;

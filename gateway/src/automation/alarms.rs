@@ -7,8 +7,11 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use signalbox_database::SharedServerClock;
-use signalbox_domain::automation::{
-    Acknowledged, Alarm, AlarmCommand, AlarmState, Rule, RuleCommand, Severity, Silence,
+use signalbox_domain::{
+    automation::{
+        Acknowledged, Alarm, AlarmCommand, AlarmState, Rule, RuleCommand, Severity, Silence, fault_class,
+    },
+    identity::Role,
 };
 use signalbox_projections::{
     automation::{
@@ -91,7 +94,7 @@ pub(crate) struct NotificationOut {
     attempts: i32,
     /// When it was delivered; null before.
     sent_on: Option<DateTime<Utc>>,
-    /// Fault of the last attempt; null after a success.
+    /// Fault of the last attempt, for admins in the words of the receiver; null after a success.
     error: Option<String>,
 }
 
@@ -150,7 +153,7 @@ pub(crate) struct SilenceOut {
     responses((status = 200, body = Page<AlarmOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
     State(database): State<Database>,
-    _: Reader,
+    Reader(reader): Reader,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<AlarmRow>,
     Params(params): Params<AlarmParams>,
@@ -177,7 +180,7 @@ pub(crate) async fn list(
             *row = there("Alarm", past::<AlarmRow>(&database.primary, row.id, at).await?)?;
         }
     }
-    Ok(Json(envelope.envelope(total, with_notifications(&database, rows, at).await?)))
+    Ok(Json(envelope.envelope(total, with_notifications(&database, rows, at, reader.role).await?)))
 }
 
 /// One alarm.
@@ -185,12 +188,12 @@ pub(crate) async fn list(
     responses((status = 200, body = AlarmOut), (status = 401, body = ProblemOut), (status = 404, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn get(
     State(database): State<Database>,
-    _: Reader,
+    Reader(reader): Reader,
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
     let row = find_at::<AlarmRow>(&database, &id, at).await?;
-    Ok(answer::resource(row.version, &shown(&database, row, at).await?))
+    Ok(answer::resource(row.version, &shown(&database, row, at, reader.role).await?))
 }
 
 /// Acknowledge an alarm that is not cleared. Another comment replaces the one before.
@@ -218,7 +221,7 @@ pub(crate) async fn acknowledge(
     let written = commands.write::<Alarm>(row.id, version, &metadata, &AlarmCommand::Acknowledge(by)).await?;
     let row = find_at::<AlarmRow>(&database, &id, written.unseen).await?;
     let version = row.version;
-    let shown = shown(&database, row, written.unseen).await?;
+    let shown = shown(&database, row, written.unseen, current.role).await?;
     Ok(answer::changed(written, version, &shown))
 }
 
@@ -239,7 +242,7 @@ pub(crate) async fn unacknowledge(
     let written = commands.write::<Alarm>(row.id, version, &metadata, &AlarmCommand::Unacknowledge).await?;
     let row = find_at::<AlarmRow>(&database, &id, written.unseen).await?;
     let version = row.version;
-    let shown = shown(&database, row, written.unseen).await?;
+    let shown = shown(&database, row, written.unseen, current.role).await?;
     Ok(answer::changed(written, version, &shown))
 }
 
@@ -286,8 +289,13 @@ impl Found for AlarmRow {
 }
 
 /// `row`, which is of the moment `at` or of now, with its messages.
-async fn shown(database: &Database, row: AlarmRow, at: Option<At>) -> Result<AlarmOut, Problem> {
-    let mut shown = with_notifications(database, vec![row], at).await?;
+async fn shown(
+    database: &Database,
+    row: AlarmRow,
+    at: Option<At>,
+    reader: Role,
+) -> Result<AlarmOut, Problem> {
+    let mut shown = with_notifications(database, vec![row], at, reader).await?;
     shown.pop().ok_or_else(|| Problem::not_found("Alarm"))
 }
 
@@ -296,6 +304,7 @@ async fn with_notifications(
     database: &Database,
     rows: Vec<AlarmRow>,
     at: Option<At>,
+    reader: Role,
 ) -> Result<Vec<AlarmOut>, Problem> {
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
     let until = at.map(|at| at.position);
@@ -308,7 +317,7 @@ async fn with_notifications(
             let then = past_delivery(&database.primary, message.batch_id, message.id, at).await?;
             message.become_as(&there("Delivery", then)?);
         }
-        by_alarm.entry(message.alarm_id).or_default().push(message.into());
+        by_alarm.entry(message.alarm_id).or_default().push(NotificationOut::of(message, reader));
     }
     let shown = rows.into_iter().map(|row| {
         let notifications = by_alarm.remove(&row.id).unwrap_or_default();
@@ -317,15 +326,21 @@ async fn with_notifications(
     Ok(shown.collect())
 }
 
-impl From<AlarmMessageRow> for NotificationOut {
-    fn from(row: AlarmMessageRow) -> Self {
+impl NotificationOut {
+    /// `row` as `reader` may see it: the receiver's words can name addresses and people, and are for managers of contacts.
+    fn of(row: AlarmMessageRow, reader: Role) -> Self {
+        let status = row.response_code.and_then(|code| u16::try_from(code).ok());
+        let error = row.last_error.map(|words| match reader {
+            Role::Admin => words,
+            Role::Operator | Role::Viewer => fault_class(status),
+        });
         Self {
             contact_public_id: row.contact_id.to_string(),
             kind: row.kind,
             sent_on: row.ended_at.filter(|_| row.status == "delivered"),
             status: row.status,
             attempts: row.attempts,
-            error: row.last_error,
+            error,
         }
     }
 }

@@ -12,7 +12,10 @@ use signalbox_domain::{
     kernel::clean_text,
 };
 use signalbox_egress::Target;
-use signalbox_projections::automation::contacts::{self, ContactFilter, ContactRow};
+use signalbox_projections::automation::{
+    contacts::{self, ContactFilter, ContactRow},
+    rules,
+};
 use signalbox_sealing::Sealer;
 use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
@@ -26,12 +29,14 @@ use crate::{
     existence::{examples, judged},
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, not_null, present},
     past::{AsOf, AtParams},
-    problem::{Problem, ProblemOut},
+    problem::{ConflictOut, Problem, ProblemOut},
     resource::{Found, Shown, changed, find, find_at, shown},
     services::{commands::Commands, replica::Database},
     target,
 };
 
+/// The code of the conflict with rules that name a contact.
+const CONTACT_IN_USE: &str = "contact_in_use";
 /// Local times without seconds.
 const TIME_OF_DAY: &str = "%H:%M";
 
@@ -84,7 +89,6 @@ pub(crate) struct QuietHoursOut {
 
 /// A part of each day in which a contact gets critical alarms only. What came in it is sent at its end, in one message.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct QuietHoursIn {
     /// Local time, `HH:MM`.
     from: String,
@@ -118,6 +122,10 @@ pub(crate) struct ContactIn {
 /// Changes of a contact, whose kind stays; absent fields stay as they are, null clears the secret and the quiet hours.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct ContactChangesIn {
+    /// Its kind, if at all: a contact of another kind is made anew.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<crate::words::ContactKind>, nullable = false)]
+    kind: Option<ContactKind>,
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
     name: Option<String>,
@@ -231,7 +239,7 @@ pub(crate) async fn update(
     context: RequestContext,
     JsonBody(changes): JsonBody<ContactChangesIn>,
 ) -> Result<Response, Problem> {
-    let ContactChangesIn { name, address, url, format, secret, quiet_hours } = changes;
+    let ContactChangesIn { kind, name, address, url, format, secret, quiet_hours } = changes;
     let given = Given { address, url, format, secret };
     let quiet_hours = quiet_hours.map(|hours| hours.map(QuietHours::try_from).transpose()).transpose()?;
     given.validate()?;
@@ -241,7 +249,9 @@ pub(crate) async fn update(
     let row = find::<ContactRow>(&database, &id).await.map_err(|missing| {
         judged::<Contact>(missing, [examples::contact(), ContactCommand::Change(changes.clone())])
     })?;
-    changes.destination = given.changes(&sealer, row.id, kind_of(&row.destination))?;
+    let present = kind_of(&row.destination);
+    Problem::unless_kept("kind", "contact", present.as_str(), kind.map(ContactKind::as_str))?;
+    changes.destination = given.changes(&sealer, row.id, present)?;
     let metadata = context.metadata(user.actor(), "change contact");
     // The aggregate completes omitted fields, so concurrent changes lose nothing.
     let command = ContactCommand::Change(changes);
@@ -249,9 +259,10 @@ pub(crate) async fn update(
     changed::<ContactRow>(&database, &id, written).await
 }
 
-/// Delete a contact with its messages; what waits for it is not sent any more, and rules that name it notify the others.
+/// Delete a contact with its messages; what waits for it is not sent any more. Refused while rules name it.
 #[utoipa::path(delete, path = "/api/v1/contacts/{id}", tag = "contacts", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_contact",
-    responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
+    responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 409, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(
     State(database): State<Database>,
     State(commands): State<Commands>,
@@ -261,9 +272,35 @@ pub(crate) async fn delete(
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find::<ContactRow>(&database, &id).await?;
+    // Rules that an older release has made hold no claims on it.
+    refuse_while_named(&database, row.id).await?;
     let metadata = context.metadata(user.actor(), "delete contact");
-    let written = commands.write::<Contact>(row.id, version, &metadata, &ContactCommand::Delete).await?;
-    Ok(answer::success(written, "Contact successfully deleted."))
+    match commands.write::<Contact>(row.id, version, &metadata, &ContactCommand::Delete).await {
+        Ok(written) => Ok(answer::success(written, "Contact successfully deleted.")),
+        Err(rejection) if rejection.code == CONTACT_IN_USE => {
+            refuse_while_named(&database, row.id).await?;
+            // The rule that came first is not shown yet.
+            Err(rejection.into())
+        }
+        Err(rejection) => Err(rejection.into()),
+    }
+}
+
+/// Refuses when rules notify the contact `id`, and names them.
+async fn refuse_while_named(database: &Database, id: Uuid) -> Result<(), Problem> {
+    let rules = database.read(|pool| rules::rules_of_contact(pool, id)).await?;
+    let Some(first) = rules.first() else { return Ok(()) };
+    let names = rules.iter().map(|rule| rule.name.as_str()).collect::<Vec<_>>().join(", ");
+    let others = first.total - i64::try_from(rules.len()).unwrap_or(i64::MAX);
+    let more = if others > 0 { format!(" and {others} more") } else { String::new() };
+    let detail =
+        format!("Rules notify this contact: {names}{more}. Take it out of them, or delete them, first.");
+    let conflicts = rules.into_iter().map(|rule| ConflictOut {
+        kind: "rule",
+        public_id: rule.id.to_string(),
+        name: rule.name,
+    });
+    Err(Problem::conflict(CONTACT_IN_USE, detail).with_conflicts(conflicts.collect()))
 }
 
 impl Found for ContactRow {

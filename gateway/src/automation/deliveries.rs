@@ -201,7 +201,7 @@ pub(super) async fn detailed(
     Ok(Json(DeliveryDetailOut { delivery, body, attempt_log }))
 }
 
-/// Deliver again what was delivered or given up, with attempts of its own as many as at first.
+/// Deliver at once what was delivered or given up, or waits for its next attempt, with attempts of its own as many as at first.
 #[utoipa::path(post, path = "/api/v1/webhooks/{id}/deliveries/{did}/redeliver", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,), ("did" = String, Path,)),
     operation_id = "redeliver",
     responses((status = 200, body = DeliveryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut)))]
@@ -266,7 +266,7 @@ pub(crate) async fn redeliver_failed(
     let repeated = written.iter().all(|written| written.repeated);
     let message = format!("{redelivered} deliveries are made again.");
     let out = RedeliveredOut { status: "success", message, redelivered, more };
-    Ok(answer::written(Written { unseen, repeated }, StatusCode::OK, None, &out))
+    Ok(answer::written(Written { unseen, repeated, ..Written::default() }, StatusCode::OK, None, &out))
 }
 
 async fn find_delivery(database: &Database, Texts(webhook, id): &Texts) -> Result<DeliveryRow, Problem> {

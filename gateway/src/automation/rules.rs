@@ -10,7 +10,10 @@ use signalbox_domain::{
     kernel::{ChannelId, ContactId},
 };
 use signalbox_projections::{
-    automation::rules::{self, RuleFilter, RuleRow},
+    automation::{
+        contacts::known_contacts,
+        rules::{self, RuleFilter, RuleRow},
+    },
     monitoring::ChannelRow,
 };
 use sqlx::PgPool;
@@ -23,14 +26,19 @@ use crate::{
     context::RequestContext,
     existence::{examples, judged},
     extract::{
-        EnvelopeParams, IfMatch, JsonBody, Numeric, Params, Sort, Text, key, not_null, present, wanted,
+        EnvelopeParams, IfMatch, JsonBody, Numeric, Params, Sort, Text, id, not_null, present, wanted,
     },
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, changed, find, find_at, shown},
     services::{commands::Commands, replica::Database},
+    watching::judged as judged_by_alarms,
 };
 
+/// The field with the contacts of a rule's alarms.
+const CONTACTS: &str = "contact_ids";
+/// The field with those of an escalation.
+const ESCALATION: &str = "escalation_contact_ids";
 /// Seconds between two firings, if nothing else is said.
 const DEFAULT_COOLDOWN: u32 = 60;
 
@@ -170,12 +178,17 @@ impl RuleIn {
         };
         let number = |given: Option<Numeric<u32>>| given.map(|number| Some(number.get()));
         let notify = NotificationChanges {
-            contacts: self.contact_ids.map(|ids| contacts(&ids)).transpose()?.map(Some),
+            contacts: self.contact_ids.map(|ids| contacts(CONTACTS, &ids)).transpose()?.map(Some),
             summary: self.summary.map(Some),
             remind_seconds: number(self.remind_seconds),
             escalate_seconds: number(self.escalate_seconds),
-            escalation_contacts: self.escalation_contact_ids.map(|ids| contacts(&ids)).transpose()?.map(Some),
+            escalation_contacts: self
+                .escalation_contact_ids
+                .map(|ids| contacts(ESCALATION, &ids))
+                .transpose()?
+                .map(Some),
         };
+        let named = notify.clone();
         let spec = RuleSpec {
             name: self.name,
             channel: ChannelId(Uuid::nil()),
@@ -191,7 +204,9 @@ impl RuleIn {
             notify: notify.apply(NotificationSpec::default()),
         };
         let spec = spec.validate()?;
-        Ok(RuleSpec { channel: channel(database, &self.event_public_id).await?, ..spec })
+        let channel = channel(database, &self.event_public_id).await?;
+        find_contacts(database, &named, &NotificationSpec::default()).await?;
+        Ok(RuleSpec { channel, ..spec })
     }
 }
 
@@ -355,8 +370,8 @@ pub(crate) async fn update(
 ) -> Result<Response, Problem> {
     let event = changes.event_public_id;
     let number = |given: Option<Option<Numeric<u32>>>| given.map(|number| number.map(Numeric::get));
-    let listed = |given: Option<Option<Vec<String>>>| {
-        given.map(|ids| ids.map(|ids| contacts(&ids)).transpose()).transpose()
+    let listed = |field, given: Option<Option<Vec<String>>>| {
+        given.map(|ids| ids.map(|ids| contacts(field, &ids)).transpose()).transpose()
     };
     let mut changes = RuleChanges {
         name: changes.name,
@@ -378,11 +393,11 @@ pub(crate) async fn update(
             severity: changes.severity,
         },
         notify: NotificationChanges {
-            contacts: listed(changes.contact_ids)?,
+            contacts: listed(CONTACTS, changes.contact_ids)?,
             summary: changes.summary,
             remind_seconds: number(changes.remind_seconds),
             escalate_seconds: number(changes.escalate_seconds),
-            escalation_contacts: listed(changes.escalation_contact_ids)?,
+            escalation_contacts: listed(ESCALATION, changes.escalation_contact_ids)?,
         },
     };
     let row = find::<RuleRow>(&database, &id).await.map_err(|missing| {
@@ -400,10 +415,12 @@ pub(crate) async fn update(
         None if is_enabled => drop(channel(&database, &row.channel_id.to_string()).await?),
         None => {}
     }
+    find_contacts(&database, &changes.notify, &row.notify).await?;
     // The aggregate completes omitted fields, so concurrent changes lose nothing.
     let command = RuleCommand::Change { changes, after: 0 };
     let metadata = context.metadata(user.actor(), "change rule");
     let written = commands.write::<Rule>(row.id, version, &metadata, &command).await?;
+    let written = judged_by_alarms(&database, &commands, row.id, written).await?;
     changed::<RuleRow>(&database, &id, written).await
 }
 
@@ -422,6 +439,7 @@ pub(crate) async fn delete(
     let metadata = context.metadata(user.actor(), "delete rule");
     let written =
         commands.write::<Rule>(row.id, version, &metadata, &RuleCommand::Delete { after: 0 }).await?;
+    let written = judged_by_alarms(&database, &commands, row.id, written).await?;
     Ok(answer::success(written, "Rule successfully deleted."))
 }
 
@@ -450,9 +468,41 @@ pub(super) async fn channel(database: &Database, id: &str) -> Result<ChannelId, 
     Ok(ChannelId(find::<ChannelRow>(database, id).await?.id))
 }
 
-/// The contacts that a client calls `ids`.
-fn contacts(ids: &[String]) -> Result<Vec<ContactId>, Problem> {
-    ids.iter().map(|id| key("Contact", id).map(ContactId)).collect()
+/// The contacts that a client calls `ids` in `field`.
+fn contacts(field: &str, ids: &[String]) -> Result<Vec<ContactId>, Problem> {
+    let known = |(place, text): (usize, &String)| {
+        id(text).map(ContactId).ok_or_else(|| Problem::not_found_in("Contact", field, place))
+    };
+    ids.iter().enumerate().map(known).collect()
+}
+
+/// Refuses contacts that do not exist, and says which one it is. Those that are named already may stay: an older release let
+/// them be deleted. The aggregate holds on to those that exist.
+async fn find_contacts(
+    database: &Database,
+    named: &NotificationChanges,
+    before: &NotificationSpec,
+) -> Result<(), Problem> {
+    let before = before.all_contacts();
+    let lists = [(CONTACTS, &named.contacts), (ESCALATION, &named.escalation_contacts)];
+    let named: Vec<_> = lists
+        .into_iter()
+        .flat_map(|(field, contacts)| {
+            let ids = contacts.iter().flatten().flatten().enumerate();
+            ids.map(move |(place, contact)| (field, place, contact))
+        })
+        .filter(|(.., contact)| !before.contains(contact))
+        .map(|(field, place, contact)| (field, place, contact.0))
+        .collect();
+    if named.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<_> = named.iter().map(|(.., id)| *id).collect();
+    let known = database.read(|pool| known_contacts(pool, &ids)).await?;
+    match named.into_iter().find(|(.., id)| !known.contains(id)) {
+        Some((field, place, _)) => Err(Problem::not_found_in("Contact", field, place)),
+        None => Ok(()),
+    }
 }
 
 impl From<RuleRow> for RuleOut {

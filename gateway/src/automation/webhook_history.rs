@@ -63,10 +63,10 @@ pub(crate) async fn restore(
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
-    JsonBody(RestoreIn { version: wanted }): JsonBody<RestoreIn>,
+    JsonBody(RestoreIn { version: target }): JsonBody<RestoreIn>,
 ) -> Result<Response, Problem> {
     let key = find::<WebhookRow>(&database, &id).await?.id;
-    let then: WebhookRow = earlier(&database, "Webhook", key, wanted).await?;
+    let then: WebhookRow = earlier(&database, "Webhook", key, target).await?;
     let changes = WebhookChanges {
         retry: Some(then.retry()),
         url: Some(then.url),
@@ -75,7 +75,7 @@ pub(crate) async fn restore(
         filters: Some(then.filters.0),
         ..WebhookChanges::default()
     };
-    let metadata = restoring(context.metadata(user.actor(), "restore webhook"), wanted);
+    let metadata = restoring(context.metadata(user.actor(), "restore webhook"), target);
     let written =
         commands.write::<Webhook>(key, version, &metadata, &WebhookCommand::Change(changes)).await?;
     changed::<WebhookRow>(&database, &id, written).await

@@ -16,7 +16,9 @@ use signalbox_projections::{
         past_webhook,
         webhooks::{self, WebhookFilter, WebhookRow},
     },
+    monitoring::queries::existing_channels,
     register::{At, Past, StateError},
+    transfer::queries::existing_jobs,
 };
 use signalbox_sealing::Sealer;
 use sqlx::PgPool;
@@ -29,7 +31,7 @@ use crate::{
     auth::Admin,
     context::RequestContext,
     context_services::services,
-    existence::{examples, judged},
+    existence::{examples, invalid, judged},
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, not_null, present},
     idempotency::Repetitions,
     past::{AsOf, AtParams},
@@ -90,7 +92,6 @@ pub(crate) struct WebhookFiltersOut {
 
 /// Which events of the subscribed types are delivered; an absent list limits nothing.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct WebhookFiltersIn {
     /// Public ids of events (channels), at most 100.
     #[serde(default)]
@@ -107,6 +108,39 @@ pub(crate) struct WebhookFiltersIn {
     #[serde(default)]
     #[schema(value_type = Vec<crate::words::Severity>)]
     severity: Vec<Severity>,
+}
+
+/// Refuses channels and jobs that do not exist, and says which one it is. Those that are named already may stay, since they may
+/// have been deleted meanwhile.
+async fn find_filtered(
+    database: &Database,
+    named: &WebhookFilters,
+    before: &WebhookFilters,
+) -> Result<(), Problem> {
+    let channels: Vec<_> = named
+        .channels
+        .iter()
+        .enumerate()
+        .filter(|(_, channel)| !before.channels.contains(channel))
+        .map(|(place, channel)| (place, channel.0))
+        .collect();
+    let jobs: Vec<_> =
+        named.jobs.iter().copied().enumerate().filter(|(_, job)| !before.jobs.contains(job)).collect();
+    if !channels.is_empty() {
+        let ids: Vec<_> = channels.iter().map(|(_, id)| *id).collect();
+        let known = database.read(|pool| existing_channels(pool, &ids)).await?;
+        if let Some((place, _)) = channels.iter().find(|(_, id)| !known.contains(id)) {
+            return Err(Problem::not_found_in("Event", "filters.channels", *place));
+        }
+    }
+    if !jobs.is_empty() {
+        let numbers: Vec<_> = jobs.iter().map(|(_, number)| *number).collect();
+        let known = database.read(|pool| existing_jobs(pool, &numbers)).await?;
+        if let Some((place, _)) = jobs.iter().find(|(_, number)| !known.contains(number)) {
+            return Err(Problem::not_found_in("Job", "filters.jobs", *place));
+        }
+    }
+    Ok(())
 }
 
 impl From<WebhookFiltersIn> for WebhookFilters {
@@ -241,8 +275,8 @@ pub(crate) async fn get(
 
 /// Subscribe a url to events. It is told of what happens after the answer.
 #[utoipa::path(post, path = "/api/v1/webhooks", tag = "webhooks", security(("jwt" = [])), request_body = WebhookIn, operation_id = "create_webhook",
-    responses((status = 201, body = WebhookCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 409, body = ProblemOut),
-        (status = 422, body = ProblemOut)))]
+    responses((status = 201, body = WebhookCreatedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
+        (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn create(
     State(database): State<Database>,
     State(commands): State<Commands>,
@@ -270,7 +304,12 @@ pub(crate) async fn create(
         retry: webhook.retry.unwrap_or_default(),
         filters: webhook.filters.map(|filters| Box::new(filters.into())).unwrap_or_default(),
     };
+    let filters = spec.filters.clone();
     let command = WebhookCommand::Create(NewWebhook { owner: user.id, spec });
+    if let Some(rejection) = invalid::<Webhook>([command.clone()]) {
+        return Err(rejection.into());
+    }
+    find_filtered(&database, &filters, &WebhookFilters::default()).await?;
     let metadata = context.metadata(user.actor(), "create webhook");
     let written = commands.write::<Webhook>(context.resource, None, &metadata, &command).await?;
     let row = find_at::<WebhookRow>(&database, &context.resource.to_string(), written.unseen).await?;
@@ -314,6 +353,15 @@ pub(crate) async fn update(
         let change = WebhookCommand::Change(changes.clone());
         judged::<Webhook>(missing, [examples::webhook(), change])
     })?;
+    if let Some(filters) = &changes.filters {
+        // The body is validated before the names in it are looked up.
+        if let Some(rejection) =
+            invalid::<Webhook>([examples::webhook(), WebhookCommand::Change(changes.clone())])
+        {
+            return Err(rejection.into());
+        }
+        find_filtered(&services.database, filters, &row.filters.0).await?;
+    }
     let is_cleared = given == Some(None);
     let secret =
         NewSecret::of(&services.sealer, &services.repetitions, &context, row.id, given.flatten(), generate)

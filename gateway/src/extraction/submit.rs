@@ -273,7 +273,7 @@ async fn submit_all(
     let repeated = submitted.iter().all(|(written, _)| written.repeated);
     let mut jobs: Vec<_> = submitted.into_iter().map(|(_, out)| out).collect();
     let shows_secret = jobs.iter().any(|job| job.callback_secret.is_some());
-    let written = Written { unseen, repeated };
+    let written = Written { unseen, repeated, ..Written::default() };
     let mut response = match jobs.pop() {
         Some(job) if !is_batch => {
             let location = format!("/api/v1/jobs/{}", job.job_id);

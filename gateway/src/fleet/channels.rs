@@ -1,5 +1,8 @@
 //! The events that the channels of a new instance are linked to.
 
+use std::collections::HashMap;
+
+use futures::{StreamExt, TryStreamExt, stream};
 use signalbox_domain::{
     fleet::{Direction, MappingSpec, PluginChannel},
     kernel::{ChannelId, MappingId},
@@ -15,6 +18,8 @@ use crate::{
     services::{commands::Commands, replica::Database},
 };
 
+/// Events that are made at the same time; other requests may make theirs in between.
+const CONCURRENT: usize = 64;
 /// Longest name of an event, in characters.
 const MAX_NAME: usize = 255;
 
@@ -28,26 +33,45 @@ pub(super) async fn map(
     channels: Vec<PluginChannel>,
     link: bool,
 ) -> Result<Vec<(MappingId, MappingSpec)>, Problem> {
-    let mut mappings = Vec::with_capacity(channels.len());
-    for channel in &channels {
-        // Channels with the same name must not feed the same event.
-        let is_shared = channels.iter().filter(|other| other.name == channel.name).count() > 1;
-        let label =
-            if is_shared { format!("{} ({})", channel.name, channel.id) } else { channel.name.clone() };
-        let event_name: String = format!("{instance} – {label}").chars().take(MAX_NAME).collect();
-        let event = match link {
-            true => Some(event(database, commands, user, context, event_name, channel).await?),
-            false => None,
-        };
-        let mapping =
-            MappingId(Uuid::new_v5(&context.resource, format!("mapping {}", channel.id).as_bytes()));
-        let PluginChannel { id, name, direction, unit, .. } = channel.clone();
-        mappings.push((mapping, MappingSpec { channel_id: id, channel_name: name, direction, unit, event }));
-    }
-    Ok(mappings)
+    let mut counts = HashMap::<&str, usize>::new();
+    channels.iter().for_each(|channel| *counts.entry(&channel.name).or_default() += 1);
+    let names: Vec<String> = channels
+        .iter()
+        .map(|PluginChannel { id, name, .. }| {
+            // Channels with the same name must not feed the same event.
+            let is_shared = counts.get(name.as_str()).is_some_and(|count| *count > 1);
+            let label = if is_shared { format!("{name} ({id})") } else { name.clone() };
+            format!("{instance} – {label}").chars().take(MAX_NAME).collect()
+        })
+        .collect();
+    let known = if link { queries::channels_named(&database.primary, &names).await? } else { HashMap::new() };
+    let planned: Vec<_> = channels
+        .iter()
+        .cloned()
+        .zip(names)
+        .map(|(channel, name)| {
+            let known = known.get(&name).copied();
+            (channel, name, known)
+        })
+        .collect();
+    // Each waits for the log and the read models, so that many at once take hardly longer than one.
+    let linked = stream::iter(planned).map(|(channel, name, known)| async move {
+        Ok::<_, Problem>(match (link, known) {
+            (false, _) => None,
+            (true, Some(id)) => Some(ChannelId(id)),
+            (true, None) => Some(event(database, commands, user, context, name, &channel).await?),
+        })
+    });
+    let events: Vec<_> = linked.buffered(CONCURRENT).try_collect().await?;
+    let mapped = channels.into_iter().zip(events).map(|(channel, event)| {
+        let PluginChannel { id, name, direction, unit, .. } = channel;
+        let mapping = MappingId(Uuid::new_v5(&context.resource, format!("mapping {id}").as_bytes()));
+        (mapping, MappingSpec { channel_id: id, channel_name: name, direction, unit, event })
+    });
+    Ok(mapped.collect())
 }
 
-/// The event for `channel`: the one that has its name already, or a new one.
+/// The new event for `channel`, or the one that somebody has made in this moment.
 async fn event(
     database: &Database,
     commands: &Commands,
@@ -56,9 +80,6 @@ async fn event(
     name: String,
     channel: &PluginChannel,
 ) -> Result<ChannelId, Problem> {
-    if let Some(id) = queries::channel_named(&database.primary, &name).await? {
-        return Ok(ChannelId(id));
-    }
     let spec = ChannelSpec {
         name: name.clone(),
         kind: kind(channel.direction),

@@ -2,7 +2,7 @@ use axum::{Json, extract::State};
 use chrono::TimeDelta;
 use serde::{Deserialize, Serialize};
 use signalbox_domain::kernel::required_text;
-use signalbox_projections::fleet::queries;
+use signalbox_projections::fleet::queries::{self, Claimant};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -15,6 +15,8 @@ use crate::{
 
 /// How long a claim holds that is not repeated, in seconds.
 const SECONDS: i64 = 30;
+const TAKEN: &str = "Another controller with this name runs: stop one of them, or give this one another name. A controller that was \
+                     copied with its folder needs a folder of its own.";
 /// Longest name of a controller, in characters.
 pub(crate) const MAX_NAME: usize = 100;
 /// Instances of one controller at most.
@@ -25,6 +27,11 @@ pub(crate) const MAX_INSTANCES: usize = 1000;
 pub(crate) struct ClaimsIn {
     /// Which controller, 1 to 100 characters; the same one after it was started again.
     controller: String,
+    /// Names this run of it, 1 to 100 characters: a second controller of the same name is refused then. Without it, controllers of
+    /// one name count as one.
+    session: Option<String>,
+    /// The session of its last run, whose claims this run takes over.
+    previous_session: Option<String>,
     /// All instances that it means to run, up to 1000; others that it has had are free at once.
     instances: Vec<String>,
 }
@@ -40,20 +47,28 @@ pub(crate) struct ClaimsOut {
 
 /// Claim plugin instances for a controller, so that no other runs them. To be repeated before the claims end.
 #[utoipa::path(post, path = "/api/v1/plugins/claims", tag = "plugins", security(("jwt" = [])), request_body = ClaimsIn, operation_id = "claim_plugin_instances",
-    responses((status = 200, body = ClaimsOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 422, body = ProblemOut)))]
+    responses((status = 200, body = ClaimsOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut),
+        (status = 409, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn claim(
     State(database): State<Database>,
     _: Writer,
     JsonBody(claims): JsonBody<ClaimsIn>,
 ) -> Result<Json<ClaimsOut>, Problem> {
-    let ClaimsIn { controller, instances } = claims;
+    let ClaimsIn { controller, session, previous_session, instances } = claims;
     let controller = required_text("controller", &controller, MAX_NAME)?;
+    let named =
+        |field, given: Option<String>| given.map(|text| required_text(field, &text, MAX_NAME)).transpose();
+    let session = named("session", session)?;
+    let previous = named("previous_session", previous_session)?;
     if instances.len() > MAX_INSTANCES {
         return Err(Problem::field("instances", format!("must be at most {MAX_INSTANCES}")));
     }
-    let wanted: Vec<_> = instances.iter().filter_map(|text| id(text)).collect();
+    let ids: Vec<_> = instances.iter().filter_map(|text| id(text)).collect();
     let now = database.time().await?;
     let until = now + TimeDelta::seconds(SECONDS);
-    let held = queries::claim_instances(&database.primary, &controller, &wanted, now, until).await?;
+    let claimant =
+        Claimant { controller: &controller, session: session.as_deref(), previous: previous.as_deref() };
+    let held = queries::claim_instances(&database.primary, &claimant, &ids, now, until).await?;
+    let held = held.ok_or_else(|| Problem::conflict("controller_name_taken", TAKEN))?;
     Ok(Json(ClaimsOut { instances: held.iter().map(Uuid::to_string).collect(), seconds: SECONDS }))
 }

@@ -7,27 +7,28 @@ use signalbox_sealing::Sealer;
 use uuid::Uuid;
 
 use super::{classes, redaction::Secrets};
-use crate::{problem::Problem, services::replica::Database};
+use crate::{fleet::services::FleetServices, problem::Problem};
 
 /// The configuration to store for a request of `config`, or `None` if it equals the known one. Texts are compared
 /// unsealed: sealing the same text twice yields different ones.
 pub(super) async fn changed_config(
-    database: &Database,
-    sealer: &Sealer,
+    services: &FleetServices,
     instance: &Instance,
     config: Option<&str>,
 ) -> Result<Option<Option<InstanceConfig>>, Problem> {
-    let (config, known) = (InstanceConfig::clean(config)?, unseal(sealer, instance).await?);
-    let offered = classes::find(database, &instance.row.plugin_id).await?;
+    let (config, known) = (InstanceConfig::clean(config)?, unseal(&services.sealer, instance).await?);
+    let offered = classes::find(&services.database, &instance.row.plugin_id).await?;
     let secrets = Secrets::of(Some(offered.class.config_schema.as_str()));
     let restored = config.clone().map(|config| secrets.restore(config, known.as_deref())).transpose()?;
     let is_restored = restored != config;
     let config = restored;
-    offered.check(config.as_deref())?;
+    let values = offered.check(config.as_deref())?;
     if config == known || (is_restored && is_same_json(config.as_deref(), known.as_deref())) {
         return Ok(None);
     }
-    seal(sealer, instance.row.id, config.as_deref()).map(Some)
+    // As when the instance was made, the plugin says what the schema cannot: channels of one id, commands to what takes none.
+    offered.channels(&services.config, &services.wheels, &services.plugins, values).await?;
+    seal(&services.sealer, instance.row.id, config.as_deref()).map(Some)
 }
 
 fn is_same_json(one: Option<&str>, other: Option<&str>) -> bool {

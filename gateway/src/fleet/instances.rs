@@ -102,6 +102,10 @@ pub(crate) struct InstanceIn {
 /// Changes of a plugin instance; absent fields stay as they are, null clears the configuration.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct InstanceChangesIn {
+    /// Its plugin class, if at all: an instance of another class is made anew.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
+    plugin_id: Option<String>,
     /// Unique, 1 to 255 characters.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
@@ -268,17 +272,15 @@ pub(crate) async fn create(
     responses((status = 200, body = InstanceOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
-    State(sealer): State<Sealer>,
+    State(services): State<FleetServices>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
     context: RequestContext,
     JsonBody(changes): JsonBody<InstanceChangesIn>,
 ) -> Result<Response, Problem> {
-    let InstanceChangesIn { instance_name, demo_mode, enabled, config_json } = changes;
-    let instance = match find(&database, &id).await {
+    let InstanceChangesIn { plugin_id, instance_name, demo_mode, enabled, config_json } = changes;
+    let instance = match find(&services.database, &id).await {
         Ok(instance) => instance,
         Err(missing) => {
             InstanceConfig::clean(config_json.as_ref().and_then(Option::as_deref))?;
@@ -287,15 +289,19 @@ pub(crate) async fn update(
             return Err(judged::<PluginInstance>(missing, [examples::instance(), change]));
         }
     };
+    let plugin_id = plugin_id.as_deref().map(str::trim);
+    Problem::unless_kept("plugin_id", "instance", &instance.row.plugin_id, plugin_id)?;
     let config = match config_json {
-        Some(config) => changed_config(&database, &sealer, &instance, config.as_deref()).await?,
+        Some(config) => changed_config(&services, &instance, config.as_deref()).await?,
         None => None,
     };
     let changes = InstanceChanges { name: instance_name, demo_mode, enabled, config };
     let metadata = context.metadata(user.actor(), "change plugin instance");
     let command = PluginInstanceCommand::Change(changes);
-    let written = commands.write::<PluginInstance>(instance.row.id, version, &metadata, &command).await?;
-    let (version, out) = show_at(&database, &sealer, &id, written.unseen, user.runs_controller()).await?;
+    let written =
+        services.commands.write::<PluginInstance>(instance.row.id, version, &metadata, &command).await?;
+    let (version, out) =
+        show_at(&services.database, &services.sealer, &id, written.unseen, user.runs_controller()).await?;
     Ok(answer::changed(written, version, &out))
 }
 
@@ -355,14 +361,14 @@ pub(crate) async fn delete(
     let command = PluginInstanceCommand::Delete;
     let written = commands.write::<PluginInstance>(instance.id, version, &metadata, &command).await?;
     queries::forget_controllers(&database.primary, instance.id).await?;
-    let Removed { events, rules, unseen } = removed;
+    let Removed { events, rules, unseen, has_pending_effects } = removed;
     let out = InstanceDeletedOut {
         status: "success",
         message: "Plugin instance successfully deleted.",
         deleted_events: events,
         disabled_rules: rules,
     };
-    let written = Written { unseen: written.unseen.or(unseen), ..written };
+    let written = Written { unseen: written.unseen.or(unseen), has_pending_effects, ..written };
     Ok(answer::written(written, StatusCode::OK, None, &out))
 }
 

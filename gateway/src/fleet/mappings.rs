@@ -57,6 +57,10 @@ pub(crate) struct MappingIn {
 /// Changes of a channel mapping; absent fields stay as they are, null unlinks the event.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct MappingChangesIn {
+    /// The plugin's channel, if at all: another one is mapped anew.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
+    channel_id: Option<String>,
     /// 1 to 255 characters.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
@@ -137,17 +141,19 @@ pub(crate) async fn update(
     context: RequestContext,
     JsonBody(changes): JsonBody<MappingChangesIn>,
 ) -> Result<Response, Problem> {
-    let MappingChangesIn { channel_name, direction, unit, event_public_id } = changes;
+    let MappingChangesIn { channel_id, channel_name, direction, unit, event_public_id } = changes;
     let changes = MappingChanges { channel_name, direction, unit, event: None };
     let found = async {
         let instance = find_instance(&database, &instance).await?.row.id;
-        Ok::<_, Problem>((instance, MappingId(find(&database, instance, &id).await?.id)))
+        Ok::<_, Problem>((instance, find(&database, instance, &id).await?))
     };
-    let (instance, mapping) = found.await.map_err(|missing| {
+    let (instance, row) = found.await.map_err(|missing| {
         let mapping = MappingId(context.resource);
         let change = PluginInstanceCommand::ChangeMapping { mapping, changes: changes.clone() };
         judged::<PluginInstance>(missing, examples::mapping(mapping).into_iter().chain([change]))
     })?;
+    let mapping = MappingId(row.id);
+    Problem::unless_kept("channel_id", "mapping", &row.channel_id, channel_id.as_deref().map(str::trim))?;
     let event = match event_public_id {
         Some(id) => Some(optional_channel(&database, id).await?),
         None => None,

@@ -38,6 +38,8 @@ pub(super) struct Removed {
     pub(super) rules: Vec<NamedOut>,
     /// A place in the log that the read models did not show in time.
     pub(super) unseen: Option<At>,
+    /// Whether alarms of those rules are not shown as cleared yet.
+    pub(super) has_pending_effects: bool,
 }
 
 /// Deletes the events that `instance` created and that no other instance maps, and disables the rules on them.
@@ -58,8 +60,9 @@ pub(super) async fn remove(
         if_still_there(commands.write::<Channel>(event, None, &metadata, &ChannelCommand::Delete).await)
     });
     let deleted: Vec<_> = deleted.buffer_unordered(CONCURRENT).try_collect().await?;
+    let has_pending_effects = disabled.iter().any(|written| written.has_pending_effects);
     let unseen = disabled.into_iter().chain(deleted.into_iter().flatten()).find_map(|written| written.unseen);
-    Ok(Removed { events: named(events), rules: named(rules), unseen })
+    Ok(Removed { events: named(events), rules: named(rules), unseen, has_pending_effects })
 }
 
 /// The ids of the events that `instance` created, or would have if there had been none of their names: they follow from the

@@ -137,7 +137,7 @@ async fn install(
     let installed = queries::packages(&database.primary).await?;
     if let Some(package) = installed.iter().find(|package| package.id == id) {
         // By this request, whose answer was lost.
-        return Ok(answer_installed(Written { unseen: None, repeated: true }, package.into()));
+        return Ok(answer_installed(Written { repeated: true, ..Written::default() }, package.into()));
     }
     if installed.iter().any(|package| package.file_name == file_name) {
         return Err(taken(format!(

@@ -10,10 +10,12 @@ use signalbox_projections::register::At;
 use utoipa::ToSchema;
 
 /// A write that has been carried out.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Written {
     /// Its place in the log, while the read models do not show it.
     pub(crate) unseen: Option<At>,
+    /// Whether something that follows from it is not shown yet, such as the end of an alarm.
+    pub(crate) has_pending_effects: bool,
     /// Whether it had been carried out before.
     pub(crate) repeated: bool,
 }
@@ -134,7 +136,7 @@ fn set_etag(response: &mut Response, version: i64) {
 }
 
 fn note_consistency(response: &mut Response, written: Written) {
-    if written.unseen.is_some() {
+    if written.unseen.is_some() || written.has_pending_effects {
         response.headers_mut().insert(CONSISTENCY, EVENTUAL);
     }
 }

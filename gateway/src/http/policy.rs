@@ -85,6 +85,10 @@ impl Policy {
         Self { repetition: Repetition::ByHandler, ..self }
     }
 
+    pub(crate) const fn repeated_by_body(self) -> Self {
+        Self { repetition: Repetition::ByBody, ..self }
+    }
+
     pub(crate) const fn open(self) -> Self {
         Self { is_open: true, ..self }
     }

@@ -20,6 +20,9 @@ use utoipa::ToSchema;
 /// How to authenticate, in every answer with 401.
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"signalbox\"");
 
+/// The same for clients of InfluxDB, which know this scheme.
+const INFLUX_CHALLENGE: HeaderValue = HeaderValue::from_static("Token realm=\"signalbox\"");
+
 /// How errors are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dialect {
@@ -43,7 +46,13 @@ pub struct Problem {
     state: Option<&'static str>,
     /// The field of the body, query or form that is wrong, if it is one.
     pointer: Option<FieldPointer>,
+    /// The resources that conflict. Few problems have any, and all are passed around.
+    conflicts: Option<Box<Conflicts>>,
 }
+
+/// The resources that a request conflicts with, in a box of the problem.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Conflicts(Vec<ConflictOut>);
 
 /// Every kind of problem; one HTTP status each, except that service 1 says 400 for what is 422 elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,9 +168,23 @@ pub struct ProblemOut {
     pub code: String,
     /// Names the request in the logs.
     pub request_id: String,
-    /// With 422: what is wrong where.
+    /// With 422, and with 404 when the body names what does not exist: what is wrong where.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldErrorOut>,
+    /// With 409: the resources that conflict, at most ten.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conflicts: Vec<ConflictOut>,
+}
+
+/// A resource that a request conflicts with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ConflictOut {
+    /// Its kind, such as `rule`.
+    pub kind: &'static str,
+    /// Its id, as paths name it.
+    pub public_id: String,
+    /// Its name.
+    pub name: String,
 }
 
 /// There is no such job. It is written like any other error, except for its status.
@@ -193,6 +216,9 @@ pub struct FieldErrorOut {
 /// Detail of a problem with the gateway's disk.
 pub(crate) const DISK_FULL: &str = "the gateway's disk is full: free some space and try again";
 
+/// Detail of a plain request to the path of a WebSocket.
+pub(crate) const NO_WEBSOCKET: &str = "This path is a WebSocket, and the request does not ask for one: connect with a client of WebSocket version 13.";
+
 impl Problem {
     /// A problem of `kind` with its stable `code`.
     pub fn new(kind: ProblemKind, code: &str, detail: impl Into<String>) -> Self {
@@ -203,6 +229,7 @@ impl Problem {
             retry_after: None,
             state: None,
             pointer: None,
+            conflicts: None,
         }
     }
 
@@ -220,6 +247,20 @@ impl Problem {
     /// written with a dot.
     pub fn field(field: &str, fault: impl Display) -> Self {
         Self::invalid(format!("{field} {fault}")).about(field)
+    }
+
+    /// Refuses another value than `present` in `field`, which a `what` keeps as long as it exists: ignored, a change would seem to be
+    /// in force.
+    pub fn unless_kept(field: &str, what: &str, present: &str, given: Option<&str>) -> Result<(), Self> {
+        match given {
+            Some(given) if given != present => {
+                let fault = format!(
+                    "stays as it is as long as the {what} exists: leave it out, or make another {what}"
+                );
+                Err(Self::field(field, fault))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// No valid credential.
@@ -242,6 +283,16 @@ impl Problem {
         Self::new(ProblemKind::NotFound, "not_found", format!("{what} not found"))
     }
 
+    /// `what` does not exist that stands at `place` of `list` in the request, a field as in [`Self::field`].
+    pub fn not_found_in(what: &str, list: &str, place: usize) -> Self {
+        let nth = place + 1;
+        let detail = format!(
+            "{what} not found: number {nth} of {list} does not exist. Take it out, or name another one."
+        );
+        let at: FieldPointer = [place.to_string()].into_iter().collect();
+        Self::new(ProblemKind::NotFound, "not_found", detail).at(at.within(&FieldPointer::to(list)))
+    }
+
     /// There is no such job, or nothing of it; its state is `not_found`.
     pub fn job_not_found(detail: &str) -> Self {
         Self { state: Some("not_found"), ..Self::new(ProblemKind::NotFound, "not_found", detail) }
@@ -250,6 +301,11 @@ impl Problem {
     /// The state does not allow it.
     pub fn conflict(code: &str, detail: impl Into<String>) -> Self {
         Self::new(ProblemKind::Conflict, code, detail)
+    }
+
+    /// The same, with the resources that it conflicts with.
+    pub fn with_conflicts(self, conflicts: Vec<ConflictOut>) -> Self {
+        Self { conflicts: Some(Box::new(Conflicts(conflicts))), ..self }
     }
 
     /// More bytes than allowed.
@@ -415,7 +471,8 @@ fn write(problem: Problem, dialect: Dialect, request_id: &str, bare: Response) -
         }
     }
     if status == StatusCode::UNAUTHORIZED {
-        response.headers_mut().entry(header::WWW_AUTHENTICATE).or_insert(CHALLENGE);
+        let challenge = if dialect == Dialect::Influx { INFLUX_CHALLENGE } else { CHALLENGE };
+        response.headers_mut().entry(header::WWW_AUTHENTICATE).or_insert(challenge);
     }
     if let Some(seconds) = retry_after {
         response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
@@ -424,13 +481,15 @@ fn write(problem: Problem, dialect: Dialect, request_id: &str, bare: Response) -
 }
 
 fn problem_document(problem: Problem, status: StatusCode, request_id: &str) -> Response {
-    let errors = match problem.kind {
-        ProblemKind::Invalid | ProblemKind::KeyReused => {
-            let pointer = problem.pointer().map_or("", FieldPointer::as_str).to_owned();
-            vec![FieldErrorOut { pointer, message: problem.detail.clone() }]
-        }
-        _ => Vec::new(),
+    let is_about_a_field = match problem.kind {
+        ProblemKind::Invalid | ProblemKind::KeyReused => true,
+        ProblemKind::NotFound => problem.pointer.is_some(),
+        _ => false,
     };
+    let errors = is_about_a_field.then(|| {
+        let pointer = problem.pointer().map_or("", FieldPointer::as_str).to_owned();
+        FieldErrorOut { pointer, message: problem.detail.clone() }
+    });
     let document = ProblemOut {
         r#type: "about:blank".to_owned(),
         title: status.canonical_reason().unwrap_or_default().to_owned(),
@@ -438,7 +497,8 @@ fn problem_document(problem: Problem, status: StatusCode, request_id: &str) -> R
         detail: problem.detail,
         code: problem.code,
         request_id: request_id.to_owned(),
-        errors,
+        errors: errors.into_iter().collect(),
+        conflicts: problem.conflicts.map(|conflicts| conflicts.0).unwrap_or_default(),
     };
     let mut body = serde_json::to_vec(&document).unwrap_or_else(|_| json!({}).to_string().into_bytes());
     if let Some(state) = problem.state {

@@ -25,7 +25,7 @@ use crate::{
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, changed, find, find_at, shown},
     services::{commands::Commands, replica::Database},
-    watching::disable_rules_on,
+    watching::{Disabled, disable_rules_on},
 };
 
 /// A channel, which clients call an event.
@@ -234,11 +234,13 @@ pub(crate) async fn delete(
 ) -> Result<Response, Problem> {
     let row = find::<ChannelRow>(&database, &id).await?;
     // Before any rule is touched.
+    let mut disabled = Disabled::default();
     if version.is_none_or(|version| version == row.version) {
-        disable_rules_on(&database, &commands, &user, &context, &[row.id]).await?;
+        disabled = disable_rules_on(&database, &commands, &user, &context, &[row.id]).await?;
     }
     let metadata = context.metadata(user.actor(), "delete channel");
-    let written = commands.write::<Channel>(row.id, version, &metadata, &ChannelCommand::Delete).await?;
+    let mut written = commands.write::<Channel>(row.id, version, &metadata, &ChannelCommand::Delete).await?;
+    written.has_pending_effects = disabled.written.iter().any(|written| written.has_pending_effects);
     Ok(answer::success(written, "Event successfully deleted."))
 }
 

@@ -121,7 +121,7 @@ pub(crate) async fn create(
     let out =
         DatapointCreatedOut { status: "success", message: "1 datapoint successfully created.", datapoint };
     // Queries read the log as far as it is not folded, so they show it already.
-    Ok(answer::created(Written { unseen: None, repeated: false }, &location, VERSION, &out))
+    Ok(answer::created(Written::default(), &location, VERSION, &out))
 }
 
 fn refuse(refusal: Refusal) -> Problem {
@@ -174,7 +174,7 @@ pub(crate) async fn create_batch(
     let rejected =
         refused.iter().map(|(index, refusal)| RejectedOut { index: *index, reason: refusal.reason() });
     let out = BatchOut { status: "success", message, accepted, rejected: rejected.collect() };
-    Ok(answer::written(Written { unseen: None, repeated: false }, StatusCode::CREATED, None, &out))
+    Ok(answer::written(Written::default(), StatusCode::CREATED, None, &out))
 }
 
 /// One datapoint. It never changes: with `at`, it is shown if it had come in by then. A deleted one has no past.

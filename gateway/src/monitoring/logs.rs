@@ -77,6 +77,18 @@ pub(crate) struct LogEntryChangesIn {
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
     content: Option<String>,
+    /// Its type, if at all: it stays.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<crate::words::LogType>, nullable = false)]
+    r#type: Option<LogType>,
+    /// Second name of `type`.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<crate::words::LogType>, nullable = false)]
+    logging_type: Option<LogType>,
+    /// Its source, if at all: it stays.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(nullable = false)]
+    source: Option<String>,
 }
 
 /// Which entries are listed.
@@ -181,12 +193,18 @@ pub(crate) async fn update(
     context: RequestContext,
     JsonBody(changes): JsonBody<LogEntryChangesIn>,
 ) -> Result<Response, Problem> {
-    let LogEntryChangesIn { status, status_type, content } = changes;
+    let LogEntryChangesIn { status, status_type, content, r#type, logging_type, source } = changes;
     let status = status.or(status_type).or(if content.is_none() { Some(LogStatus::Read) } else { None });
     let command = LogEntryCommand::Change { status, content };
     let row = find::<LogEntryRow>(&database, &id)
         .await
         .map_err(|missing| judged::<LogEntry>(missing, [examples::log_entry(), command.clone()]))?;
+    for (field, given) in
+        [("type", r#type.map(LogType::as_str)), ("logging_type", logging_type.map(LogType::as_str))]
+    {
+        Problem::unless_kept(field, "log entry", &row.log_type, given)?;
+    }
+    Problem::unless_kept("source", "log entry", &row.source, source.as_deref().map(str::trim))?;
     let metadata = context.metadata(current.actor(), "change log entry");
     let written = commands.write::<LogEntry>(row.id, version, &metadata, &command).await?;
     changed::<LogEntryRow>(&database, &id, written).await

@@ -45,8 +45,9 @@ const MAX_BATCH_BYTES: usize = 4 << 20;
 /// The routes of monitoring.
 pub(crate) fn routes() -> Routes {
     const INGEST: Policy = Policy::PROBLEMS.rate(RateClass::Ingest);
-    const LINES: Policy = Policy::INFLUX.rate(RateClass::Ingest).max_body(line_protocol::MAX_WRITE_BYTES);
-    const SAMPLES: Policy = INGEST.max_body(prometheus::MAX_WRITE_BYTES).repeated_by_handler();
+    const LINES: Policy =
+        Policy::INFLUX.rate(RateClass::Ingest).max_body(line_protocol::MAX_WRITE_BYTES).repeated_by_body();
+    const SAMPLES: Policy = INGEST.max_body(prometheus::MAX_WRITE_BYTES);
     Routes::new(Policy::PROBLEMS)
         .routes(routes!(channels::list, channels::create))
         .routes(routes!(channels::get, channels::update, channels::delete))

@@ -43,7 +43,7 @@ use crate::{
     limits::Rate,
     monitoring::ingestion::IngestionServices,
     open_sockets::OpenSocket,
-    problem::Problem,
+    problem::{NO_WEBSOCKET, Problem},
     services::{catalog::Catalogs, limits::Limiter, live_values::LiveValues, open_sockets::OpenSockets},
     state::Services,
     throttle::{ingest_key, user_key},
@@ -113,7 +113,7 @@ fn upgrade(
     protocol: Option<String>,
     max_bytes: usize,
 ) -> Result<WebSocketUpgrade, Problem> {
-    let upgrade = upgrade.map_err(|error| Problem::malformed(format!("this is a WebSocket: {error}")))?;
+    let upgrade = upgrade.map_err(|_| Problem::malformed(NO_WEBSOCKET))?;
     Ok(upgrade.max_message_size(max_bytes).max_frame_size(max_bytes).protocols(protocol))
 }
 

@@ -68,6 +68,10 @@ pub(crate) struct WidgetIn {
 /// Changes of a widget; absent fields stay as they are, null clears event and configuration. The type stays.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct WidgetChangesIn {
+    /// Its type, if at all: a widget of another type is made anew.
+    #[serde(default, deserialize_with = "not_null")]
+    #[schema(value_type = Option<crate::words::WidgetType>, nullable = false)]
+    widget_type: Option<WidgetType>,
     /// 1 to 255 characters.
     #[serde(default, deserialize_with = "not_null")]
     #[schema(nullable = false)]
@@ -144,7 +148,7 @@ pub(crate) async fn update(
     context: RequestContext,
     JsonBody(changes): JsonBody<WidgetChangesIn>,
 ) -> Result<Response, Problem> {
-    let WidgetChangesIn { title, event_public_id, x, y, w, h, config_json } = changes;
+    let WidgetChangesIn { widget_type, title, event_public_id, x, y, w, h, config_json } = changes;
     let [x, y, w, h] = [x, y, w, h].map(|number| number.map(Numeric::get));
     let changes = WidgetChanges { title, channel: None, x, y, w, h, config: config_json };
     let found = async {
@@ -157,6 +161,7 @@ pub(crate) async fn update(
         let change = DashboardCommand::ChangeWidget { widget, changes: changes.clone() };
         judged::<Dashboard>(missing, examples::widget(widget).into_iter().chain([change]))
     })?;
+    Problem::unless_kept("widget_type", "widget", &widget.widget_type, widget_type.map(WidgetType::as_str))?;
     let channel = match event_public_id {
         Some(id) => Some(optional_channel(&database, id).await?),
         None => None,

@@ -195,8 +195,10 @@ fn missing(operation: &Operation<'_>) -> &'static str {
         }
         "logging" => "There is no log entry with this id.",
         "alarms" => "There is no alarm with this id.",
-        "rules" => "There is no rule, or no event, with this id.",
-        "webhooks" => "There is no such webhook, or no such delivery of it.",
+        "rules" => "There is no rule, or no event or contact that it names, with this id.",
+        "webhooks" => {
+            "There is no such webhook, or no such delivery of it, or no event or job that its filters name."
+        }
         "firmware" => "There is no firmware update with this id.",
         "plugins" => "There is no such plugin, package, instance, channel mapping or event.",
         "extraction jobs" => "The caller has no extraction job with this id.",
@@ -278,7 +280,14 @@ fn conflicts(id: &str) -> Vec<Cause> {
             ("channel_mapped", "This channel of the instance is mapped already."),
             ("instance_full", "The instance has as many channels as it can have."),
         ],
+        "claim_plugin_instances" => vec![(
+            "controller_name_taken",
+            "Another controller with this name runs: stop one of them, or give this one another name.",
+        )],
         "create_contact" | "update_contact" => vec![CONTACT_TAKEN],
+        "delete_contact" => {
+            vec![("contact_in_use", "Rules notify the contact: take it out of them, or delete them, first.")]
+        }
         "create_rule" | "update_rule" | "restore_rule" => vec![RULE_TAKEN],
         "acknowledge_alarm" => vec![("alarm_cleared", "The alarm has been cleared already.")],
         "silence_rule" => vec![("rule_without_alarm", "The rule has no alarm: give it one first.")],
@@ -292,7 +301,7 @@ fn conflicts(id: &str) -> Vec<Cause> {
         "delete_user" => vec![LAST_ADMIN],
         "create_webhook" | "update_webhook" | "restore_webhook" => vec![URL_TAKEN],
         "redeliver" | "redeliver_failed" | "redeliver_message" => {
-            vec![("delivery_pending", "The delivery has not ended.")]
+            vec![("delivery_pending", "The delivery is being attempted, or is due.")]
         }
         "replay_webhook" => vec![
             ("replay_running", "Past events are being delivered already: try again when they are."),

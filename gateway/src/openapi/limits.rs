@@ -42,6 +42,8 @@ fn requests() -> Vec<(&'static str, &'static str, Limit)> {
         ("ApiToken", "name", Text(1, identity::limits::TOKEN_NAME)),
         ("Batch", "datapoints", Items(1, sensors::MAX_ITEMS)),
         ("Claims", "controller", Text(1, plugins::MAX_CONTROLLER)),
+        ("Claims", "session", Text(1, plugins::MAX_CONTROLLER)),
+        ("Claims", "previous_session", Text(1, plugins::MAX_CONTROLLER)),
         ("Claims", "instances", Items(0, plugins::MAX_CLAIMED)),
         ("Contact", "name", Text(1, automation::limits::MAX_CONTACT_NAME)),
         ("Contact", "address", Text(3, automation::limits::MAX_MAIL_ADDRESS)),

@@ -26,8 +26,13 @@ use utoipa::{
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
-    automation, changes, extraction, fleet, identity, metrics, monitoring, policy::Policy, problem::Dialect,
-    register, routes::Routes, state::Services, transfer,
+    automation, changes, extraction, fleet, identity, metrics, monitoring,
+    policy::{Policy, Repetition},
+    problem::Dialect,
+    register,
+    routes::Routes,
+    state::Services,
+    transfer,
 };
 
 const DESCRIPTION: &str = "/api/openapi.json";
@@ -125,9 +130,9 @@ fn describe_layers(policy: Policy, item: &mut PathItem) {
             add_error(operation, "400", dialect, "A query parameter is not valid");
         }
     }
-    // Values of line protocol are recognised by themselves.
+    // Clients of InfluxDB send no keys with their queries.
     if is_post
-        && dialect != Dialect::Influx
+        && (dialect != Dialect::Influx || policy.repetition == Repetition::ByBody)
         && let Some(post) = &mut item.post
     {
         add_header(post, "Idempotency-Key", "The same key makes a repetition the same request, for 24 h");

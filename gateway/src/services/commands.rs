@@ -46,7 +46,8 @@ impl Commands {
     ) -> Result<(Written, Option<i64>), Rejection> {
         self.reach_bus().await?;
         let outcome = self.bus.send::<D>(id, expected_version, metadata, command).await?;
-        let written = Written { unseen: self.unseen::<D>(id, outcome).await, repeated: outcome.repeated };
+        let unseen = self.unseen::<D>(id, outcome).await;
+        let written = Written { unseen, repeated: outcome.repeated, ..Written::default() };
         Ok((written, outcome.version))
     }
 

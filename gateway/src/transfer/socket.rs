@@ -41,7 +41,7 @@ use crate::{
     auth::AgentAuth,
     client_address::ClientAddress,
     limits::Rate,
-    problem::Problem,
+    problem::{NO_WEBSOCKET, Problem},
     revocation::PARTING,
     services::{
         agent_work::Work,
@@ -110,7 +110,7 @@ pub(super) async fn open(
     ClientAddress(address): ClientAddress,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
-    let upgrade = upgrade.map_err(|error| Problem::malformed(format!("this is a WebSocket: {error}")))?;
+    let upgrade = upgrade.map_err(|_| Problem::malformed(NO_WEBSOCKET))?;
     let peer = Peer { auth, address, transport: TransportMode::Websocket };
     admit(&services.clock, &services.limiter, &peer)?;
     Ok(upgrade.max_message_size(MAX_MESSAGE_BYTES).on_upgrade(move |socket| run(services, peer, socket)))

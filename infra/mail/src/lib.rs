@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::{error::Error, fmt, fs, time::Duration, time::SystemTime};
+use std::{fmt, fs, time::Duration, time::SystemTime};
 
 use lettre::{
     AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor,
@@ -84,19 +84,34 @@ impl MailError {
     }
 }
 
-/// The error with its causes, which have the server's words.
+/// The fault and its remedy, with the server's own words where it gave any.
 fn explain(error: &lettre::transport::smtp::Error) -> String {
-    let mut text = format!("The mail server did not take the mail: {error}");
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let inner_text = inner.to_string();
-        if !text.contains(&inner_text) {
-            text.push_str(": ");
-            text.push_str(&inner_text);
+    let words = words(error);
+    match error.status() {
+        Some(code) => format!("The mail server refused the mail with code {code}{words}"),
+        None if error.is_timeout() => {
+            "The mail server did not answer in time: check server and port in [mail], or try again later"
+                .to_owned()
         }
-        cause = inner.source();
+        None if error.is_response() => {
+            "The answer is not SMTP as [mail] describes it: check server, port and security".to_owned()
+        }
+        None if error.is_tls() => {
+            format!("The TLS of the mail server cannot be used: check security and ca_file in [mail]{words}")
+        }
+        None => format!("The mail server cannot be reached: check server and port in [mail]{words}"),
     }
-    text
+}
+
+/// The innermost cause, on one line.
+fn words(error: &dyn std::error::Error) -> String {
+    let mut inner = error.source();
+    while let Some(deeper) = inner.and_then(std::error::Error::source) {
+        inner = Some(deeper);
+    }
+    let text = inner.map(ToString::to_string).unwrap_or_default();
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if text.is_empty() { text } else { format!(" ({text})") }
 }
 
 impl Mailer {

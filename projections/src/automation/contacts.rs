@@ -95,6 +95,18 @@ pub async fn contact(pool: &PgPool, id: Uuid) -> Result<Option<ContactRow>, sqlx
     sqlx::query_as("SELECT * FROM read.contacts WHERE id = $1").bind(id).fetch_optional(pool).await
 }
 
+/// Those of the contacts `ids` that exist.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn known_contacts(pool: &PgPool, ids: &[Uuid]) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar("SELECT id FROM read.contacts WHERE id = ANY($1::uuid[])")
+        .bind(ids)
+        .fetch_all(pool)
+        .await
+}
+
 impl Listed for ContactRow {
     const SORTING: Sorting = Sorting::newest_first(("created_on", "created_at"), &[("name", "name")], "id");
 }

@@ -53,6 +53,8 @@ pub struct RuleOfAlarm {
     pub is_escalated: bool,
     /// Contacts with a message or a waiting notice about the alarm; the rule may name others by now.
     pub informed: Vec<Uuid>,
+    /// Whether the rule was changed after the alarm had started, and may name contacts that never heard of it.
+    pub is_changed: bool,
 }
 
 /// An alarm of which a reminder or an escalation is due.
@@ -127,7 +129,14 @@ pub async fn rules_of_alarms(pool: &PgPool, alarms: &[Uuid]) -> Result<Vec<RuleO
         "SELECT a.id AS alarm_id, a.rule_id, a.severity, r.notify,
                 coalesce(n.is_escalated, false) AS is_escalated,
                 ARRAY(SELECT d.webhook_id FROM read.deliveries d WHERE d.alarm_ids && ARRAY[a.id]
-                       UNION SELECT w.contact_id FROM ops.notices w WHERE w.alarm_id = a.id) AS informed
+                       UNION SELECT w.contact_id FROM ops.notices w WHERE w.alarm_id = a.id
+                       UNION SELECT (o.message->>'contact')::uuid FROM ops.message_outbox o
+                              WHERE o.message->'alarms' @> jsonb_build_array(jsonb_build_object('alarm', a.id))
+                       UNION SELECT (e.payload->>'contact')::uuid FROM events e
+                              WHERE e.position > (SELECT position FROM read.checkpoints WHERE projection = 'automation')
+                                AND e.event_type = 'message_queued'
+                                AND e.payload->'alarms' @> jsonb_build_array(jsonb_build_object('alarm', a.id))) AS informed,
+                r.changed_at > a.started_position AS is_changed
            FROM read.alarms a JOIN read.rules r ON r.id = a.rule_id
                 LEFT JOIN ops.notified_alarms n ON n.alarm_id = a.id
           WHERE a.id = ANY($1)",

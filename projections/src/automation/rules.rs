@@ -299,6 +299,32 @@ pub async fn enabled_rules_on(pool: &PgPool, channels: &[Uuid]) -> Result<Vec<(U
         .await
 }
 
+/// A rule that names a contact.
+#[derive(Debug, Clone, FromRow)]
+pub struct NamingRule {
+    pub id: Uuid,
+    pub name: String,
+    /// How many there are in all.
+    pub total: i64,
+}
+
+/// The rules that notify `contact` of their alarms, oldest first, at most ten.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn rules_of_contact(pool: &PgPool, contact: Uuid) -> Result<Vec<NamingRule>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT id, name, count(*) OVER () AS total FROM read.rules
+          WHERE deleted_at IS NULL
+            AND (notify->'contacts' ? $1::uuid::text OR notify->'escalation_contacts' ? $1::uuid::text)
+          ORDER BY created_at, id LIMIT 10",
+    )
+    .bind(contact)
+    .fetch_all(pool)
+    .await
+}
+
 impl Listed for RuleRow {
     const SORTING: Sorting = Sorting::newest_first(("created_on", "created_at"), &[("name", "name")], "id");
 }

@@ -184,33 +184,62 @@ pub async fn note_report(pool: &PgPool, instance: Uuid, now: DateTime<Utc>) -> R
     .map(|_| ())
 }
 
-/// Claims `instances` for `controller` until `until`, those that no other one has; returns the others that it has had.
-/// returns which it has.
+/// A controller that claims instances.
+#[derive(Debug, Clone, Copy)]
+pub struct Claimant<'a> {
+    pub controller: &'a str,
+    /// This run of it, and the one before, which it replaces; `None` if it does not say.
+    pub session: Option<&'a str>,
+    pub previous: Option<&'a str>,
+}
+
+/// Claims `instances` for a controller until `until`, those that no other one has, and gives back the others that it has had;
+/// returns which it has. `None` if another run of a controller with this name has some at `now`.
 ///
 /// # Errors
 /// The database's error.
 #[boxed]
 pub async fn claim_instances(
     pool: &PgPool,
-    controller: &str,
+    claimant: &Claimant<'_>,
     instances: &[Uuid],
     now: DateTime<Utc>,
     until: DateTime<Utc>,
-) -> Result<Vec<Uuid>, sqlx::Error> {
-    sqlx::query_scalar(
-        "WITH given_back AS (DELETE FROM ops.plugin_claims WHERE controller = $1 AND instance_id <> ALL($2))
-         INSERT INTO ops.plugin_claims AS c (instance_id, controller, until)
-         SELECT id, $1, $4 FROM read.plugin_instances WHERE id = ANY($2) ORDER BY id
-         ON CONFLICT (instance_id) DO UPDATE SET controller = excluded.controller, until = excluded.until
-          WHERE c.controller = excluded.controller OR c.until <= $3
+) -> Result<Option<Vec<Uuid>>, sqlx::Error> {
+    // Another run of the controller holds claims: this one is not the one that was started again.
+    let sessions: Vec<_> = [claimant.session, claimant.previous].into_iter().flatten().collect();
+    let is_taken: bool = sqlx::query_scalar(
+        "SELECT EXISTS (SELECT FROM ops.plugin_claims
+                         WHERE controller = $1 AND until > $2 AND cardinality($3::text[]) > 0 AND session <> ALL($3::text[]))",
+    )
+    .bind(claimant.controller)
+    .bind(now)
+    .bind(&sessions)
+    .fetch_one(pool)
+    .await?;
+    if is_taken {
+        return Ok(None);
+    }
+    let held = sqlx::query_scalar(
+        "WITH given_back AS (DELETE FROM ops.plugin_claims WHERE controller = $1 AND instance_id <> ALL($2::uuid[]))
+         INSERT INTO ops.plugin_claims AS c (instance_id, controller, until, session)
+         SELECT id, $1, $4, $5::text FROM read.plugin_instances WHERE id = ANY($2::uuid[]) ORDER BY id
+         ON CONFLICT (instance_id) DO UPDATE
+            SET controller = excluded.controller, until = excluded.until, session = excluded.session
+          WHERE c.until <= $3
+             OR c.controller = excluded.controller
+                AND (c.session IS NULL OR excluded.session IS NULL OR c.session = ANY($6::text[]))
          RETURNING instance_id",
     )
-    .bind(controller)
+    .bind(claimant.controller)
     .bind(instances)
     .bind(now)
     .bind(until)
+    .bind(claimant.session)
+    .bind(&sessions)
     .fetch_all(pool)
-    .await
+    .await?;
+    Ok(Some(held))
 }
 
 /// Deletes claims and report times of instances that no longer exist.

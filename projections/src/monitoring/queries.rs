@@ -34,6 +34,18 @@ pub async fn channel(pool: &PgPool, id: Uuid) -> Result<Option<ChannelRow>, sqlx
         .await
 }
 
+/// Those of the channels `ids` that exist.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn existing_channels(pool: &PgPool, ids: &[Uuid]) -> Result<Vec<Uuid>, sqlx::Error> {
+    sqlx::query_scalar("SELECT id FROM read.channels WHERE id = ANY($1::uuid[]) AND deleted_at IS NULL")
+        .bind(ids)
+        .fetch_all(pool)
+        .await
+}
+
 impl Listed for ChannelRow {
     const SORTING: Sorting = Sorting::oldest_first(
         ("created_on", "created_at"),
@@ -108,6 +120,21 @@ pub async fn channel_named(pool: &PgPool, name: &str) -> Result<Option<Uuid>, sq
         .bind(name)
         .fetch_optional(pool)
         .await
+}
+
+/// The channels that have one of `names` now, by name.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn channels_named(pool: &PgPool, names: &[String]) -> Result<HashMap<String, Uuid>, sqlx::Error> {
+    let found: Vec<(String, Uuid)> = sqlx::query_as(
+        "SELECT name, id FROM read.channels WHERE name = ANY($1::text[]) AND deleted_at IS NULL",
+    )
+    .bind(names)
+    .fetch_all(pool)
+    .await?;
+    Ok(found.into_iter().collect())
 }
 
 /// The integer that stands for `channel` in the datapoint log, deleted or not.

@@ -377,11 +377,13 @@ async fn what_is_gone_is_found_by_the_number_that_it_had() {
     world.fold().await;
     let pool = world.pool();
     assert_eq!(transfer::removed_job(pool, OWNER.0, 5).await.unwrap(), None);
+    assert_eq!(transfer::existing_jobs(pool, &[5, 6]).await.unwrap(), [5]);
     assert_eq!(transfer::removed_agent(pool, press.number).await.unwrap(), None);
     world.writer.run::<Job>(job.id.0, JobCommand::Delete).await;
     world.writer.run::<Agent>(press.id.0, AgentCommand::Delete).await;
     world.fold().await;
     assert_eq!(transfer::removed_job(pool, OWNER.0, 5).await.unwrap(), Some(job.id.0));
+    assert!(transfer::existing_jobs(pool, &[5]).await.unwrap().is_empty());
     assert_eq!(transfer::removed_job(pool, STRANGER, 5).await.unwrap(), None);
     assert_eq!(transfer::removed_agent(pool, press.number).await.unwrap(), Some(press.id.0));
     world.servers.finish().await;

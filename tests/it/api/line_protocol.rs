@@ -205,7 +205,9 @@ async fn clients_present_their_token_in_their_ways() {
     assert_eq!(with("/write?db=telegraf&rp=a", Some(format!("Basic {basic}"))).await.status, 204);
     assert_eq!(with(&format!("/write?u=anybody&p={token}"), None).await.status, 204);
     for refused in [Some("Token wrong".to_owned()), Some("Basic ???".to_owned()), None] {
-        assert_eq!(with(WRITE, refused).await.expect(401)["code"], "unauthorized");
+        let answer = with(WRITE, refused).await;
+        assert_eq!(answer.expect(401)["code"], "unauthorized");
+        assert_eq!(answer.header("www-authenticate"), Some("Token realm=\"signalbox\""));
     }
     let viewer = world.user("viewer", "viewer").await;
     assert_eq!(write(&viewer, "m v=1 1").await.expect(403)["code"], "forbidden");
@@ -294,5 +296,31 @@ async fn writers_at_several_gateways_make_one_channel_of_a_series() {
     }
     assert_eq!(events(&world.admin, &["_measurement:m"]).await.len(), 50);
     assert_eq!(listed(&world.admin, "").await.1, 50);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_key_makes_a_repeated_write_the_first_one() {
+    let world = World::start().await;
+    let token = token(&world).await;
+    let anonymous = world.anonymous();
+    // Values without a time get that of their arrival, so that only the key shows a repetition.
+    for (path, name) in [(WRITE.to_owned(), "v2"), (format!("/write?p={token}"), "v1")] {
+        let write = async |lines: String| {
+            let mut request = anonymous.request(Method::POST, &path).header("idempotency-key", name);
+            if name == "v2" {
+                request = request.header("authorization", format!("Token {token}"));
+            }
+            anonymous.send(request.body(lines)).await
+        };
+        for _ in 0..2 {
+            assert_eq!(write(format!("m,way={name} v=1")).await.status, 204);
+        }
+        // As if the gateway had crashed before it kept the answer.
+        world.lose_kept_answers().await;
+        assert_eq!(write(format!("m,way={name} v=1")).await.status, 204);
+        assert_eq!(write(format!("m,way={name} v=2")).await.status, 422);
+        assert_eq!(points(&world.admin, &["_measurement:m", &format!("way:{name}")]).await.len(), 1);
+    }
     world.finish().await;
 }

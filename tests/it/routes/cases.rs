@@ -285,7 +285,7 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
             Some(json!({"instance_name": "new", "demo_mode": true, "enabled": true, "config_json": "{}"})),
         ),
         "claim_plugin_instances" => {
-            (Operator, Nothing, Some(json!({"controller": "cellar", "instances": []})))
+            (Operator, Nothing, Some(json!({"controller": "cellar", "session": "one", "instances": []})))
         }
         "report_plugin_instance" => {
             (Operator, PluginInstance, Some(json!({"status": "error", "error_message": "no device"})))

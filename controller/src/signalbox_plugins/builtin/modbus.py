@@ -11,7 +11,7 @@ from ..channels import ChannelDescriptor
 from ..config import Field, PluginInstanceConfig, PluginMeta
 from ..errors import PluginConfigError, PluginConnectionError
 from ..plugin import ChannelValue, DevicePlugin
-from .signals import Signal, descriptors, installed
+from .signals import VISIBLE, Signal, descriptors, installed
 
 # Of one request (Modbus application protocol 1.1b3, 6.1 to 6.4).
 _MOST_REGISTERS, _MOST_BITS = 125, 2000
@@ -51,7 +51,9 @@ class ModbusConfig(PluginInstanceConfig):
     """Settings of an instance."""
 
     transport: Literal["tcp", "rtu"] = Field(default="tcp", description="By network or by serial line")
-    host: str = Field(default="127.0.0.1", min_length=1, max_length=255, description="Name or address, for tcp")
+    host: str = Field(
+        default="127.0.0.1", min_length=1, max_length=255, pattern=VISIBLE, description="Name or address, for tcp"
+    )
     port: int = Field(default=502, ge=1, le=65535)
     serial_port: str = Field(default="/dev/ttyUSB0", max_length=255, description="For rtu, on the controller's machine")
     baud_rate: int = Field(default=19200, ge=300, le=4_000_000)
@@ -93,6 +95,8 @@ class ModbusPlugin(DevicePlugin):
         self._failed: dict[Block, str] = {}
 
     def get_channels(self) -> list[ChannelDescriptor]:
+        if self.config.transport == "rtu" and not self.config.serial_port.strip():
+            raise PluginConfigError(self.meta.id, "serial_port: is required for rtu")
         for one in self.config.registers:
             is_output = one.table in ("holding", "coil") and one.type != "bit"
             if one.writable and not is_output:

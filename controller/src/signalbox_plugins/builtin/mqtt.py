@@ -86,6 +86,12 @@ class MqttPlugin(PushPlugin):
             )
         if self.config.certificate_file and not self.config.tls:
             raise PluginConfigError(self.meta.id, "certificate_file: an own certificate is sent only with tls")
+        places: dict[Any, str] = {}
+        for metric in self.config.metrics:
+            # The values of a metric go to one channel.
+            other = places.setdefault(metric.place, metric.channel)
+            if other != metric.channel:
+                raise PluginConfigError(self.meta.id, f"{metric.channel}: its metric is that of {other}")
         topics = [(topic, bool(topic.command_topic)) for topic in self.config.topics]
         return descriptors([*topics, *((metric, metric.writable) for metric in self.config.metrics)])
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Literal
 
 from ..config import Field, PluginInstanceConfig
-from .signals import POINTER, Signal
+from .signals import POINTER, VISIBLE, Signal
 from .sparkplug import Node, Place
 
 
 class Topic(Signal):
     """A channel whose values arrive on a topic."""
 
-    topic: str = Field(min_length=1, max_length=1000, description="Topic or filter (+, #) on which values arrive")
+    topic: str = Field(
+        min_length=1, max_length=1000, pattern=VISIBLE, description="Topic or filter (+, #) on which values arrive"
+    )
     value: str = Field(
         default="",
         max_length=500,
@@ -35,7 +37,7 @@ class Metric(Signal):
     group: str = Field(min_length=1, max_length=200, pattern="^[^/+#]+$", description="Group id")
     node: str = Field(min_length=1, max_length=200, pattern="^[^/+#]+$", description="Edge node id")
     device: str = Field(default="", max_length=200, pattern="^[^/+#]*$", description="Device id; empty: the node's own")
-    metric: str = Field(min_length=1, max_length=500, description="Name of the metric")
+    metric: str = Field(min_length=1, max_length=500, pattern=VISIBLE, description="Name of the metric")
     writable: bool = Field(default=False, description="Whether commands may be sent")
 
     @property
@@ -47,7 +49,9 @@ class Metric(Signal):
 class MqttConfig(PluginInstanceConfig):
     """Settings of an instance."""
 
-    host: str = Field(default="127.0.0.1", min_length=1, max_length=255, description="Name or address of the broker")
+    host: str = Field(
+        default="127.0.0.1", min_length=1, max_length=255, pattern=VISIBLE, description="Name or address of the broker"
+    )
     port: int = Field(default=1883, ge=1, le=65535, description="1883, or 8883 with TLS")
     tls: bool = Field(default=False, title="TLS", description="Whether the connection is encrypted")
     ca_file: str = Field(

@@ -24,6 +24,8 @@ _QUEUE = 50_000
 # The check whether nodes still exist.
 _SECONDS_PER_CHECK = 10
 _NODES_PER_REQUEST = 500
+# A path that names something, or an id with one of its four kinds of identifiers.
+_NODE = "^(/+[^/\\s]|(.*;)?[isgb]=\\S)"
 
 
 class NodeSignal(Signal):
@@ -32,6 +34,7 @@ class NodeSignal(Signal):
     node: str = Field(
         min_length=1,
         max_length=1000,
+        pattern=_NODE,
         description="Node id (nsu=URI;s=Boiler.Temp or ns=2;s=…), or browse path from Objects (/Boiler/Temp or /2:…)",
     )
     writable: bool = Field(default=False, description="Whether commands may be written")

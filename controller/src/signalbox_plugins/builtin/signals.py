@@ -27,6 +27,8 @@ _MOST_AHEAD = timedelta(minutes=10)
 _FIRST_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 # An empty JSON pointer is the whole document.
 POINTER = "^(/.*)?$"
+# Names and addresses of blanks reach nothing.
+VISIBLE = "\\S"
 
 
 @contextlib.contextmanager
@@ -51,7 +53,9 @@ def file_of(setting: str, path: str) -> Path:
 class Signal(Model):
     """Settings that a channel has with every protocol."""
 
-    channel: str = Field(min_length=1, max_length=100, description="Id of the channel, unique in this instance")
+    channel: str = Field(
+        min_length=1, max_length=100, pattern=VISIBLE, description="Id of the channel, unique in this instance"
+    )
     name: str = Field(default="", max_length=200, description="Name shown to people; empty: the id")
     unit: str = Field(default="", max_length=50)
     min_value: float = Field(default=-1e9, description="Commands below are raised to it")

@@ -11,7 +11,7 @@ pub use self::spec::{
     ChatFormat, ContactChanges, ContactSpec, Destination, DestinationChanges, MAX_CONTACT_NAME,
     MAX_MAIL_ADDRESS, SealedAddress,
 };
-use crate::kernel::{Claim, ClaimOp, Decider, Rejection, UserId};
+use crate::kernel::{Claim, ClaimOp, ContactId, Decider, Rejection, UserId};
 
 /// A new contact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,11 @@ pub struct Contact {
 const NAME_CLAIM: &str = "contact.name";
 /// Others may require that the contact exists.
 pub(in crate::automation) const CONTACT_CLAIM: &str = "contact";
+
+/// Name space of the claims that rules hold on a contact that they name.
+pub(in crate::automation) fn rules_of_contact(contact: ContactId) -> String {
+    format!("contact.rules:{contact}")
+}
 
 impl Decider for Contact {
     const TYPE: &'static str = "contact";
@@ -78,12 +83,17 @@ impl Decider for Contact {
             }
             ContactEvent::ContactUpdated { .. } => Vec::new(),
             ContactEvent::ContactDeleted { name: old } => {
-                vec![name(ClaimOp::Release, old), own(ClaimOp::Release)]
+                let no_rules = Claim::new(ClaimOp::RequireNone, rules_of_contact(ContactId(id)), "");
+                vec![no_rules, name(ClaimOp::Release, old), own(ClaimOp::Release)]
             }
         }
     }
 
-    fn claim_rejection(_op: ClaimOp, _kind: &str) -> Rejection {
+    fn claim_rejection(op: ClaimOp, _kind: &str) -> Rejection {
+        if op == ClaimOp::RequireNone {
+            let why = "Rules notify this contact: take it out of them, or delete them, first.";
+            return Rejection::conflict("contact_in_use", why);
+        }
         Rejection::conflict("contact_name_taken", "Another contact has this name: choose another one.")
     }
 }
@@ -140,6 +150,10 @@ mod tests {
         assert!(texts[1].contains("Take") && texts[1].contains("night"), "{texts:?}");
         assert!(ops(&ContactEvent::ContactUpdated { from: spec("day"), to: spec("day") }).is_empty());
         let deleted = ops(&ContactEvent::ContactDeleted { name: "night".to_owned() });
-        assert!(deleted.iter().all(|text| text.contains("Release")) && deleted.len() == 2, "{deleted:?}");
+        assert!(deleted[0].contains("RequireNone") && deleted[0].contains("contact.rules:"), "{deleted:?}");
+        assert!(
+            deleted[1..].iter().all(|text| text.contains("Release")) && deleted.len() == 3,
+            "{deleted:?}"
+        );
     }
 }

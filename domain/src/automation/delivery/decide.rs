@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::{
     AttemptResult, Begun, DeliveryBatch, DeliveryBatchCommand, DeliveryBatchEvent, Ended, NewDelivery,
-    Requeued, RetryPolicy, state::Phase,
+    Requeued, RetryPolicy,
 };
 use crate::{
     automation::{contact::CONTACT_CLAIM, webhook::WEBHOOK_CLAIM},
@@ -150,8 +150,8 @@ impl DeliveryBatch {
             let Some(delivery) = self.deliveries.get(&id) else {
                 return Err(Rejection::not_found("Delivery"));
             };
-            if delivery.phase != Phase::Ended {
-                let message = "The delivery is still on its way: wait until its attempts have ended.";
+            if delivery.is_under_way(at) {
+                let message = "The delivery is being attempted: wait until this attempt has ended.";
                 return Err(Rejection::conflict("delivery_pending", message));
             }
             deliveries.push(Requeued { id, round: delivery.round + 1 });

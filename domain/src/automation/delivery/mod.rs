@@ -11,5 +11,5 @@ pub use events::{
     AttemptResult, Begun, CallbackDelivery, DeliveryBatch, DeliveryBatchCommand, DeliveryBatchEvent,
     DeliveryBatchEventKind, Ended, MessageDelivery, NewDelivery, Requeued, Verdict,
 };
-pub use retry::{MAX_ATTEMPTS, MAX_POSTPONED, MAX_POSTPONEMENT, RetryPolicy};
+pub use retry::{MAX_ATTEMPTS, MAX_POSTPONED, MAX_POSTPONEMENT, MIN_POSTPONEMENT, RetryPolicy, fault_class};
 pub use state::CLAIM_SECONDS;

@@ -3,6 +3,9 @@ use serde::{Deserialize, Serialize};
 
 /// Most attempts of one round, under any policy.
 pub const MAX_ATTEMPTS: u32 = STANDARD_WAITS.len() as u32 + 1;
+/// The shortest wait when a receiver has asked for one, so that one that asks for none does not get all attempts that it may
+/// postpone within a moment.
+pub const MIN_POSTPONEMENT: TimeDelta = TimeDelta::seconds(1);
 /// The longest wait that a receiver may ask for by `Retry-After`.
 pub const MAX_POSTPONEMENT: TimeDelta = TimeDelta::hours(1);
 /// Attempts of one round that a receiver may postpone; later ones count.
@@ -60,6 +63,14 @@ impl RetryPolicy {
     /// Whether it is the default one, which is not written down.
     pub(crate) fn is_default(&self) -> bool {
         *self == Self::Default
+    }
+}
+
+/// The fault of an attempt, for people that may not read the receiver's own words: these can name addresses and people.
+pub fn fault_class(status: Option<u16>) -> String {
+    match status {
+        Some(code) => format!("The receiver answered {code}"),
+        None => "The receiver was not reached".to_owned(),
     }
 }
 

@@ -4,7 +4,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{AttemptResult, DeliveryBatchEvent, MAX_POSTPONED, MAX_POSTPONEMENT, RetryPolicy, Verdict};
+use super::{
+    AttemptResult, DeliveryBatchEvent, MAX_POSTPONED, MAX_POSTPONEMENT, MIN_POSTPONEMENT, RetryPolicy,
+    Verdict,
+};
 use crate::kernel::{DeliveryId, WebhookId};
 
 /// Seconds until a claim expires. Longer than any request made under the claim may take, so that an attempt of a
@@ -64,6 +67,15 @@ impl Delivery {
         }
     }
 
+    /// Whether an attempt is being made, or is due at `now`: it need not be hurried.
+    pub(super) fn is_under_way(&self, now: DateTime<Utc>) -> bool {
+        match self.phase {
+            Phase::Waiting { due_at } => due_at.is_none_or(|due_at| due_at <= now),
+            Phase::Claimed { .. } => true,
+            Phase::Ended => false,
+        }
+    }
+
     pub(super) fn is_claimed_by(&self, claim: Uuid) -> bool {
         matches!(self.phase, Phase::Claimed { claim: holder, .. } if holder == claim)
     }
@@ -82,7 +94,7 @@ impl Delivery {
                 (Some(TOO_MANY_REQUESTS | SERVICE_UNAVAILABLE), Some(seconds))
                     if self.postponed < MAX_POSTPONED =>
                 {
-                    let wait = TimeDelta::seconds(seconds.into()).min(MAX_POSTPONEMENT);
+                    let wait = TimeDelta::seconds(seconds.into()).clamp(MIN_POSTPONEMENT, MAX_POSTPONEMENT);
                     return Verdict::Retry { due_at: at + wait, postponed: true };
                 }
                 _ => {}

@@ -268,11 +268,12 @@ fn a_redelivery_may_be_postponed_again() {
     run(&mut batch, queue(&[ONE])).unwrap();
     let mut postponed = |number: u128, now: i64| {
         run(&mut batch, begin(number, now, &[ONE])).unwrap();
-        let result = AttemptResult { retry_after_seconds: Some(0), ..result(ONE, now, 503) };
+        let result = AttemptResult { retry_after_seconds: Some(1), ..result(ONE, now, 503) };
         let retry = RetryPolicy::Standard;
         let record = DeliveryBatchCommand::Record { claim: claim(number), results: vec![result], retry };
         let ended = verdict(&run(&mut batch, record).unwrap());
         if number == 20 {
+            let now = now + 1;
             run(&mut batch, begin(21, now, &[ONE])).unwrap();
             let gone = DeliveryBatchCommand::Record {
                 claim: claim(21),
@@ -285,7 +286,39 @@ fn a_redelivery_may_be_postponed_again() {
         ended
     };
     for number in (1..=20).chain(22..=41) {
-        assert_eq!(postponed(number, 0), Verdict::Retry { due_at: at(0), postponed: true }, "{number}");
+        let now = i64::try_from(number).unwrap();
+        let due_at = at(now + 1);
+        assert_eq!(postponed(number, now), Verdict::Retry { due_at, postponed: true }, "{number}");
     }
-    assert_eq!(postponed(42, 0), Verdict::Retry { due_at: at(5), postponed: false });
+    assert_eq!(postponed(42, 42), Verdict::Retry { due_at: at(47), postponed: false });
+}
+
+#[test]
+fn a_receiver_that_asks_for_no_wait_is_asked_again_after_a_second_and_it_does_not_count() {
+    let ended = attempts(RetryPolicy::Standard, &[(503, Some(0)), (429, Some(0)), (200, None)]);
+    let expected = [
+        (1, Verdict::Retry { due_at: at(1), postponed: true }),
+        (1, Verdict::Retry { due_at: at(2), postponed: true }),
+        (1, Verdict::Delivered),
+    ];
+    assert_eq!(ended, expected);
+}
+
+#[test]
+fn what_waits_for_its_next_attempt_may_be_delivered_at_once() {
+    for retry_after_seconds in [Some(3600), None] {
+        let mut batch = DeliveryBatch::default();
+        run(&mut batch, queue(&[ONE])).unwrap();
+        let redeliver = |seconds: i64| DeliveryBatchCommand::Redeliver { at: at(seconds), ids: vec![ONE] };
+        run(&mut batch, begin(1, 0, &[ONE])).unwrap();
+        assert!(run(&mut batch, redeliver(0)).is_err(), "it is being attempted");
+        let result = AttemptResult { retry_after_seconds, ..result(ONE, 0, 503) };
+        let retry = RetryPolicy::Standard;
+        let record = DeliveryBatchCommand::Record { claim: claim(1), results: vec![result], retry };
+        run(&mut batch, record).unwrap();
+        assert!(run(&mut batch, begin(2, 1, &[ONE])).is_err(), "it waits");
+        run(&mut batch, redeliver(1)).unwrap();
+        assert!(run(&mut batch, redeliver(1)).is_err(), "it is due");
+        assert_eq!(begun(&run(&mut batch, begin(2, 1, &[ONE])).unwrap()), [(2, 1)]);
+    }
 }

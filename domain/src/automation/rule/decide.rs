@@ -4,8 +4,12 @@ use uuid::Uuid;
 
 use super::{FiredAlarm, Firing, History, Judge, NewRule, Phase, RuleCommand, RuleEvent, RuleSpec, Silence};
 use crate::{
-    automation::{DatapointPlace, Reading, alarm::limits::MAX_COMMENT, contact::CONTACT_CLAIM},
-    kernel::{ChannelId, Claim, ClaimOp, ContactId, Decider, Rejection, required_text},
+    automation::{
+        DatapointPlace, Reading,
+        alarm::limits::MAX_COMMENT,
+        contact::{CONTACT_CLAIM, rules_of_contact},
+    },
+    kernel::{ChannelId, Claim, ClaimOp, ContactId, Decider, ErrorKind, Rejection, required_text},
     monitoring::channel::CHANNEL_CLAIM,
 };
 
@@ -59,7 +63,8 @@ impl Decider for Rule {
             }
             (RuleCommand::Silence(silence), Some(present)) => present.silence(silence),
             (RuleCommand::Delete { after }, Some(present)) => {
-                Ok(vec![RuleEvent::RuleDeleted { name: present.spec.name.clone(), after }])
+                let contacts = present.spec.notify.all_contacts().into_iter().collect();
+                Ok(vec![RuleEvent::RuleDeleted { name: present.spec.name.clone(), after, contacts }])
             }
         }
     }
@@ -102,25 +107,33 @@ impl Decider for Rule {
             NAME_CLAIM => {
                 Rejection::conflict("rule_name_taken", "Another rule has this name: choose another one.")
             }
-            CONTACT_CLAIM => Rejection::not_found("Contact"),
+            CONTACT_CLAIM => {
+                let why = "A contact that the rule names does not exist any more: take it out of the rule.";
+                Rejection::new(ErrorKind::NotFound, "not_found", why)
+            }
             _ => Rejection::not_found("Event"),
         }
     }
 
-    fn claims(_id: Uuid, event: &RuleEvent) -> Vec<Claim> {
+    fn claims(id: Uuid, event: &RuleEvent) -> Vec<Claim> {
         let name = |op, name: &str| Claim::new(op, NAME_CLAIM, name);
         let exists = |ChannelId(id)| Claim::new(ClaimOp::Require, CHANNEL_CLAIM, id.to_string());
-        let has_contact = |id: &ContactId| Claim::new(ClaimOp::Require, CONTACT_CLAIM, id.to_string());
+        let own = |op, contact: &ContactId| Claim::new(op, rules_of_contact(*contact), id.to_string());
+        // It exists now, and is not deleted as long as the rule names it.
+        let names = |contact: &ContactId| {
+            [Claim::new(ClaimOp::Require, CONTACT_CLAIM, contact.to_string()), own(ClaimOp::Take, contact)]
+        };
         match event {
             RuleEvent::RuleCreated(new) => {
                 let mut claims = vec![exists(new.spec.channel), name(ClaimOp::Take, &new.spec.name)];
-                claims.extend(new.spec.notify.all_contacts().iter().map(has_contact));
+                claims.extend(new.spec.notify.all_contacts().iter().flat_map(names));
                 claims
             }
             RuleEvent::RuleUpdated { from, to, .. } => {
                 let mut claims = Vec::new();
                 let (before, after) = (from.notify.all_contacts(), to.notify.all_contacts());
-                claims.extend(after.difference(&before).map(has_contact));
+                claims.extend(after.difference(&before).flat_map(names));
+                claims.extend(before.difference(&after).map(|contact| own(ClaimOp::Release, contact)));
                 claims.extend((from.channel != to.channel).then(|| exists(to.channel)));
                 if from.name != to.name {
                     claims.extend([name(ClaimOp::Release, &from.name), name(ClaimOp::Take, &to.name)]);
@@ -128,7 +141,11 @@ impl Decider for Rule {
                 claims
             }
             RuleEvent::RuleTriggered(_) | RuleEvent::RuleSilenced(_) => Vec::new(),
-            RuleEvent::RuleDeleted { name: old, .. } => vec![name(ClaimOp::Release, old)],
+            RuleEvent::RuleDeleted { name: old, contacts, .. } => {
+                let mut claims = vec![name(ClaimOp::Release, old)];
+                claims.extend(contacts.iter().map(|contact| own(ClaimOp::Release, contact)));
+                claims
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::{Condition, RuleAction, RuleChanges, RuleSpec};
 use crate::{
     automation::{AlarmReason, Reading},
-    kernel::{UserId, event_kinds},
+    kernel::{ContactId, UserId, event_kinds},
 };
 
 /// A new rule.
@@ -112,6 +112,9 @@ pub enum RuleEvent {
         name: String,
         /// End of the datapoint log: values up to there are still judged.
         after: i64,
+        /// The contacts that it named, which may be deleted now. Rules of older releases do not say them, and held no claims on them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        contacts: Vec<ContactId>,
     },
 }
 

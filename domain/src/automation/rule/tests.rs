@@ -166,7 +166,7 @@ fn each_value_is_judged_by_the_rule_as_it_was_when_the_value_came_in() {
     {
         change(&mut rule, changes, after).unwrap();
     }
-    rule.evolve(RuleEvent::RuleDeleted { name: "too hot".to_owned(), after: 15 });
+    rule.evolve(RuleEvent::RuleDeleted { name: "too hot".to_owned(), after: 15, contacts: Vec::new() });
     // Evaluation lags: no value had been judged when the last change was made.
     let values = [
         (7, 11.0),

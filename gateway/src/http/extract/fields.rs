@@ -26,7 +26,7 @@ use crate::http::problem::Problem;
 struct Misfit {
     /// The field of the object in question, if it is one.
     field: Option<&'static str>,
-    is_missing: bool,
+    /// The rest of the sentence after the name of the field.
     text: String,
 }
 
@@ -40,10 +40,15 @@ struct QueryValue<'a>(Cow<'a, str>);
 pub(super) fn from_json<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
     serde_path_to_error::deserialize(Json(value)).map_err(|error| {
         let path = error.path().clone();
-        let misfit = error.into_inner();
+        let Misfit { field, text } = error.into_inner();
         let is_nested = path.iter().len() > 0;
-        let problem = Problem::invalid(if is_nested { format!("{path}: {misfit}") } else { misfit.text });
-        match pointer(&path, misfit.field) {
+        let problem = Problem::invalid(match field {
+            Some(field) if is_nested => format!("{path}.{field} {text}"),
+            Some(field) => format!("{field} {text}"),
+            None if is_nested => format!("{path} {text}"),
+            None => format!("the body {text}"),
+        });
+        match pointer(&path, field) {
             Some(pointer) => problem.at(pointer),
             None => problem,
         }
@@ -61,9 +66,8 @@ pub(super) fn from_query<T: DeserializeOwned>(query: &str) -> Result<T, Problem>
         });
         let misfit = error.into_inner();
         match name.as_deref().or(misfit.field) {
-            Some(name) if misfit.is_missing => Problem::field(name, "is required in the query"),
-            Some(name) => Problem::invalid(format!("{name}: {misfit}")).about(name),
-            None => Problem::invalid(format!("the query is not valid: {misfit}")),
+            Some(name) => Problem::field(name, misfit.text),
+            None => Problem::invalid(format!("the query {misfit}")),
         }
     })
 }
@@ -85,42 +89,77 @@ fn pointer(path: &Path, field: Option<&str>) -> Option<FieldPointer> {
 
 impl Misfit {
     fn other(text: String) -> Self {
-        Self { field: None, is_missing: false, text }
+        Self { field: None, text }
+    }
+
+    fn must_be(what: &str) -> Self {
+        Self::other(format!("must be {what}"))
+    }
+}
+
+/// The values that a type expects, in words of people that do not know Rust.
+fn in_words(expected: &dyn Expected) -> Cow<'static, str> {
+    let expected = expected.to_string();
+    match expected.as_str() {
+        "i8" => "a whole number from -128 to 127".into(),
+        "i16" => "a whole number from -32768 to 32767".into(),
+        "i32" => "a whole number from -2147483648 to 2147483647".into(),
+        "i64" | "i128" | "isize" => "a whole number".into(),
+        "u8" => "a whole number from 0 to 255".into(),
+        "u16" => "a whole number from 0 to 65535".into(),
+        "u32" => "a whole number from 0 to 4294967295".into(),
+        "u64" | "u128" | "usize" => "a whole number that is not negative".into(),
+        "f32" | "f64" => "a number".into(),
+        "a boolean" => "true or false".into(),
+        "a string" | "a character" => "a text".into(),
+        "a sequence" => "a list".into(),
+        "a map" | "an object" => "an object".into(),
+        word if word.starts_with("struct ") || word.contains("tagged enum ") => "an object".into(),
+        word if word.starts_with("enum ") || word == "variant identifier" => "one of its words".into(),
+        word if word.contains("UUID") => "an id".into(),
+        _ => expected.into(),
     }
 }
 
 impl de::Error for Misfit {
+    /// Our own types say what a value must be; libraries say how they read it, which is of no use here.
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self::other(message.to_string())
+        let message = message.to_string();
+        if message.starts_with("must ") || message.starts_with("is ") {
+            Self::other(message)
+        } else if message.starts_with("UUID") {
+            Self::must_be("an id")
+        } else {
+            Self::other("is not a value that this field takes".to_owned())
+        }
     }
 
     fn invalid_type(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::other(format!("invalid type, expected {expected}"))
+        Self::must_be(&in_words(expected))
     }
 
     fn invalid_value(_: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::other(format!("invalid value, expected {expected}"))
+        Self::must_be(&in_words(expected))
     }
 
     fn invalid_length(_: usize, expected: &dyn Expected) -> Self {
-        Self::other(format!("invalid length, expected {expected}"))
+        Self::other(format!("has another length than it must have: {}", in_words(expected)))
     }
 
     fn unknown_variant(_: &str, expected: &'static [&'static str]) -> Self {
-        let words: Vec<_> = expected.iter().map(|word| format!("`{word}`")).collect();
-        Self::other(format!("unknown value, expected one of {}", words.join(", ")))
+        Self::must_be(&format!("one of {}", expected.join(", ")))
     }
 
     fn unknown_field(_: &str, _: &'static [&'static str]) -> Self {
-        Self::other("unknown field".to_owned())
+        Self::other("has a field that is not known".to_owned())
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self { field: Some(field), is_missing: true, text: format!("missing field `{field}`") }
+        Self { field: Some(field), text: "is required".to_owned() }
     }
 
     fn duplicate_field(field: &'static str) -> Self {
-        Self { field: Some(field), is_missing: false, text: format!("duplicate field `{field}`") }
+        Self { field: Some(field), text: "is given twice: give it once".to_owned() }
     }
 }
 
@@ -296,6 +335,26 @@ mod tests {
         value: f64,
     }
 
+    #[test]
+    fn libraries_do_not_speak_to_people() {
+        #[derive(Debug, Deserialize)]
+        struct Ids {
+            #[expect(dead_code, reason = "only its type matters")]
+            id: uuid::Uuid,
+        }
+        #[derive(Debug, Deserialize)]
+        struct Times {
+            #[expect(dead_code, reason = "only its type matters")]
+            on: chrono::NaiveDate,
+        }
+        let expected = ("/id".to_owned(), "id must be an id".to_owned());
+        for id in [json!("geheim"), json!(5)] {
+            assert_eq!(refusal(from_json::<Ids>(json!({ "id": id }))), expected);
+        }
+        let expected = ("/on".to_owned(), "on is not a value that this field takes".to_owned());
+        assert_eq!(refusal(from_json::<Times>(json!({"on": "2026-02-30"}))), expected);
+    }
+
     #[derive(Debug, Deserialize)]
     struct Asked {
         limit: Option<i64>,
@@ -323,24 +382,24 @@ mod tests {
     #[test]
     fn misfits_point_to_their_field_without_the_input() {
         for (value, pointer, detail) in [
-            (json!({"word": "first", "size": "geheim"}), "/size", "size: invalid type, expected u32"),
-            (json!({"word": "geheim"}), "/word", "word: unknown value, expected one of `first`, `second`"),
-            (json!({"word": 5}), "/word", "word: invalid type, expected a string"),
             (
-                json!({"word": "first", "items": [[1]]}),
-                "/items/0",
-                "items[0]: invalid type, expected an object",
+                json!({"word": "first", "size": "geheim"}),
+                "/size",
+                "size must be a whole number from 0 to 4294967295",
             ),
-            (json!({}), "/word", "missing field `word`"),
+            (json!({"word": "geheim"}), "/word", "word must be one of first, second"),
+            (json!({"word": 5}), "/word", "word must be a text"),
+            (json!({"word": "first", "items": [[1]]}), "/items/0", "items[0] must be an object"),
+            (json!({}), "/word", "word is required"),
             (
                 json!({"word": "first", "items": [{"value": 1}, {}]}),
                 "/items/1/value",
-                "items[1]: missing field `value`",
+                "items[1].value is required",
             ),
             (
                 json!({"word": "first", "items": [{"value": "geheim"}]}),
                 "/items/0/value",
-                "items[0].value: invalid type, expected f64",
+                "items[0].value must be a number",
             ),
         ] {
             assert_eq!(refusal(from_json::<In>(value)), (pointer.to_owned(), detail.to_owned()));
@@ -357,11 +416,11 @@ mod tests {
     #[test]
     fn wrong_queries_name_their_parameter() {
         for (query, pointer, detail) in [
-            ("word=first&limit=geheim", "/limit", "limit: invalid value, expected i64"),
-            ("word=first&all=geheim", "/all", "all: invalid value, expected a boolean"),
-            ("word=geheim", "/word", "word: unknown value, expected one of `first`, `second`"),
-            ("", "/word", "word is required in the query"),
-            ("word=first&word=second", "/word", "word: duplicate field `word`"),
+            ("word=first&limit=geheim", "/limit", "limit must be a whole number"),
+            ("word=first&all=geheim", "/all", "all must be true or false"),
+            ("word=geheim", "/word", "word must be one of first, second"),
+            ("", "/word", "word is required"),
+            ("word=first&word=second", "/word", "word is given twice: give it once"),
         ] {
             assert_eq!(refusal(from_query::<Asked>(query)), (pointer.to_owned(), detail.to_owned()));
         }

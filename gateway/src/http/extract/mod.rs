@@ -153,7 +153,7 @@ mod tests {
     fn the_message_never_repeats_the_input() {
         let error = parse_json::<In>(br#"{"size": "geheim"}"#).unwrap_err();
         assert!(!error.detail().contains("geheim"), "{}", error.detail());
-        assert_eq!(error.detail(), "size: invalid type, expected u32");
+        assert_eq!(error.detail(), "size must be a whole number from 0 to 4294967295");
     }
 
     #[test]

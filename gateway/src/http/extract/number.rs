@@ -20,7 +20,7 @@ pub(crate) fn content_length(headers: &HeaderMap) -> Option<u64> {
 /// For `deserialize_with`: an id of service 1 as agents write it, a JSON number or a decimal string.
 pub(crate) fn number_or_text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     let value = Value::deserialize(deserializer)?;
-    as_number(&value).ok_or_else(|| D::Error::custom("expected a positive integer"))
+    as_number(&value).ok_or_else(|| D::Error::custom("must be a positive whole number"))
 }
 
 /// The positive integer in `value`, a number or its text.

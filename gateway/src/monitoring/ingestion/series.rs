@@ -63,6 +63,7 @@ pub(crate) async fn take_series(
 ) -> Result<RefusedValues, Problem> {
     // Once for all attempts, so that values without a time are recognised.
     let arrived = services.server_clock.now();
+    let stamp = context.first_seen().map_or(arrived, |first| first.min(arrived));
     let (mut wrong, mut possible) = (RefusedValues::new(), Vec::with_capacity(values.len()));
     let mut is_measured = vec![false; series.len()];
     for (index, value) in values.iter().enumerate() {
@@ -76,7 +77,7 @@ pub(crate) async fn take_series(
     }
     for _ in 0..ATTEMPTS {
         let found = channels(services, user, context, (series, naming), &is_measured).await?;
-        if let Some(mut refused) = take_found(services, user, &found, &possible, arrived).await? {
+        if let Some(mut refused) = take_found(services, user, &found, &possible, stamp).await? {
             refused.append(&mut wrong);
             return Ok(refused);
         }
@@ -94,14 +95,14 @@ async fn take_found(
     user: &CurrentUser,
     found: &[Found],
     values: &[(usize, &SeriesValue)],
-    arrived: DateTime<Utc>,
+    stamp: DateTime<Utc>,
 ) -> Result<Option<RefusedValues>, Problem> {
     let mut refused = RefusedValues::new();
     let (mut items, mut indexes) = (Vec::with_capacity(values.len()), Vec::with_capacity(values.len()));
     for &(index, value) in values {
         match &found[value.series] {
             Ok(channel) => {
-                let time = value.time.or(Some(arrived));
+                let time = value.time.or(Some(stamp));
                 items.push(Item { channel: Some(*channel), time, value: value.value });
                 indexes.push(index);
             }

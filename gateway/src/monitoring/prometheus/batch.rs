@@ -13,6 +13,8 @@ use crate::{monitoring::ingestion::SeriesValue, problem::Problem};
 pub(super) const MAX_BYTES: usize = 8 << 20;
 /// Samples of a request at most.
 const MAX_SAMPLES: usize = 100_000;
+/// Characters of the name of a series in an answer at most.
+const MAX_NAME: usize = 200;
 /// The label that names a metric.
 pub(super) const NAME: &str = "__name__";
 
@@ -30,11 +32,24 @@ pub(super) struct Batch {
     pub(super) values: Vec<SeriesValue>,
     /// Place of the series of each value in the request, from 0.
     pub(super) places: Vec<usize>,
-    /// Places of series that are not written, and why.
-    pub(super) faults: BTreeMap<usize, String>,
+    /// Places of series with samples that are not written, and why.
+    pub(super) faults: BTreeMap<usize, Fault>,
+    /// How many samples there are, without those that are no numbers.
+    pub(super) samples: usize,
     /// Samples that are no numbers: stale markers, NaN and infinities.
     pub(super) not_numbers: u64,
     pub(super) histograms: u64,
+}
+
+/// Why samples of a series are not written.
+#[derive(Debug, PartialEq)]
+pub(super) struct Fault {
+    /// The series as PromQL writes it, cut; empty if its labels cannot be read.
+    pub(super) series: String,
+    pub(super) reason: String,
+    /// How many samples are refused, and how many it has.
+    pub(super) refused: usize,
+    pub(super) samples: usize,
 }
 
 impl Batch {
@@ -72,26 +87,35 @@ impl Batch {
         labels: Result<Labels, &'static str>,
         samples: &[Sample],
     ) -> Result<(), Problem> {
+        let finite = samples.iter().filter(|sample| sample.value.is_finite()).count();
+        self.samples += finite;
         let labels = match labels {
             Ok(labels) => labels,
-            Err(fault) => {
-                self.faults.insert(place, fault.to_owned());
+            Err(reason) => {
+                let (reason, refused, samples) = (reason.to_owned(), finite, finite);
+                self.faults.insert(place, Fault { series: String::new(), reason, refused, samples });
                 return Ok(());
             }
         };
         let before = self.values.len();
+        let mut untimed = 0;
         for sample in samples {
             if !sample.value.is_finite() {
                 self.not_numbers += 1;
                 continue;
             }
             let Some(time) = DateTime::from_timestamp_millis(sample.timestamp) else {
-                self.faults.insert(place, "a timestamp is outside of 1970 to 9999".to_owned());
+                untimed += 1;
                 continue;
             };
             let (series, time) = (self.series.len(), Some(time));
             self.values.push(SeriesValue { series, time, value: sample.value });
             self.places.push(place);
+        }
+        if untimed > 0 {
+            let reason = "a timestamp is outside of 1970 to 9999".to_owned();
+            let series = shortened(as_promql(&labels));
+            self.faults.insert(place, Fault { series, reason, refused: untimed, samples: finite });
         }
         if self.values.len() > MAX_SAMPLES {
             let detail = format!("the request has more than {MAX_SAMPLES} samples: send fewer at once");
@@ -102,6 +126,14 @@ impl Batch {
             self.series.push(labels);
         }
         Ok(())
+    }
+}
+
+/// A name of a series for an answer: labels may be long.
+pub(super) fn shortened(name: String) -> String {
+    match name.char_indices().nth(MAX_NAME) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name,
     }
 }
 
@@ -245,7 +277,9 @@ mod tests {
             },
         ]);
         assert_eq!(batch.faults.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
-        assert_eq!((batch.values.len(), batch.places[0]), (1, 2));
+        assert_eq!((batch.values.len(), batch.places[0], batch.samples), (1, 2, 6));
+        let partly = &batch.faults[&2];
+        assert_eq!((partly.series.as_str(), partly.refused, partly.samples), ("a", 1, 2));
     }
 
     #[test]

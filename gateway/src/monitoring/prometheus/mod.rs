@@ -9,6 +9,8 @@ mod read;
 mod select;
 mod xor;
 
+use std::collections::HashMap;
+
 use axum::{
     extract::{Request, State},
     http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header},
@@ -17,7 +19,7 @@ use axum::{
 use signalbox_metrics::metrics;
 use tokio::task::spawn_blocking;
 
-use self::batch::{Batch, MAX_BYTES, Version, as_promql};
+use self::batch::{Batch, Fault, MAX_BYTES, Version, as_promql, shortened};
 pub(super) use self::read::*;
 use super::ingestion::take_series;
 use crate::{
@@ -55,16 +57,24 @@ pub(super) async fn write(
     let mut refused = batch.faults;
     let wrong = take_series(&services, &user, &context, (&batch.series, as_promql), &batch.values).await?;
     let written = batch.values.len() - wrong.len();
+    let mut samples_of = HashMap::<usize, usize>::new();
+    if !wrong.is_empty() {
+        batch.places.iter().for_each(|place| *samples_of.entry(*place).or_default() += 1);
+    }
     for (index, reason) in wrong {
-        refused.entry(batch.places[index]).or_insert(reason);
+        let (place, value) = (batch.places[index], &batch.values[index]);
+        let fault = refused.entry(place).or_insert_with(|| Fault {
+            series: shortened(as_promql(&batch.series[value.series])),
+            reason,
+            refused: 0,
+            samples: samples_of.get(&place).copied().unwrap_or_default(),
+        });
+        fault.refused += 1;
     }
     let mut response = match refused.first_key_value() {
         None => StatusCode::NO_CONTENT.into_response(),
-        Some((place, reason)) => {
-            let (bad, samples) = (refused.len(), batch.values.len());
-            let detail = format!(
-                "series {place} of the request was not written: {reason}; {bad} series were refused, {written} of {samples} samples written"
-            );
+        Some((place, fault)) => {
+            let detail = refusal(*place, fault, refused.len(), (written, batch.samples));
             Problem::new(ProblemKind::Malformed, "invalid_series", detail).into_response()
         }
     };
@@ -74,6 +84,17 @@ pub(super) async fn write(
         }
     }
     Ok(response)
+}
+
+/// Says which series has samples that were not written, and how many of them.
+fn refusal(place: usize, fault: &Fault, series: usize, (written, samples): (usize, usize)) -> String {
+    let Fault { series: name, reason, refused, samples: own } = fault;
+    let name = if name.is_empty() { String::new() } else { format!(" {name}") };
+    format!(
+        "series {place} of the request{name}: {refused} of its {own} samples were not written: {reason}; in all {written} of \
+         {samples} samples were written, {} refused, of {series} series",
+        samples - written
+    )
 }
 
 /// The version of a request, by its type.
@@ -99,6 +120,17 @@ fn version(headers: &HeaderMap) -> Result<Version, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refusal_names_the_series_and_counts_its_samples() {
+        let fault =
+            Fault { series: "up{job=\"a\"}".into(), reason: "too early".into(), refused: 1, samples: 4 };
+        assert_eq!(
+            refusal(2, &fault, 1, (6, 7)),
+            "series 2 of the request up{job=\"a\"}: 1 of its 4 samples were not written: too early; in all 6 of 7 samples were \
+             written, 1 refused, of 1 series"
+        );
+    }
 
     #[test]
     fn the_content_type_names_the_version() {

@@ -382,7 +382,9 @@ fn after_rule(event: Option<&RuleEvent>) -> Option<RuleEvent> {
             let comment = Some("the boiler is being serviced".to_owned());
             Some(RuleEvent::RuleSilenced(Silence { until: Some(time()), comment }))
         }
-        RuleEvent::RuleSilenced(_) => Some(RuleEvent::RuleDeleted { name: "hot".to_owned(), after: 13 }),
+        RuleEvent::RuleSilenced(_) => {
+            Some(RuleEvent::RuleDeleted { name: "hot".to_owned(), after: 13, contacts: Vec::new() })
+        }
         RuleEvent::RuleDeleted { .. } => None,
     }
 }

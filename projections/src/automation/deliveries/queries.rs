@@ -145,6 +145,7 @@ pub struct AlarmMessageRow {
     pub attempts: i32,
     /// When it was delivered or given up.
     pub ended_at: Option<DateTime<Utc>>,
+    pub response_code: Option<i32>,
     pub last_error: Option<String>,
 }
 
@@ -153,6 +154,7 @@ impl AlarmMessageRow {
     pub fn become_as(&mut self, then: &DeliveryRow) {
         self.status.clone_from(&then.status);
         self.last_error.clone_from(&then.last_error);
+        self.response_code = then.response_code;
         (self.attempts, self.ended_at) = (then.attempts, then.ended_at);
     }
 }
@@ -169,9 +171,9 @@ pub async fn messages_about(
     most: i64,
 ) -> Result<Vec<AlarmMessageRow>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT id, batch_id, alarm_id, contact_id, kind, status, attempts, ended_at, last_error
-           FROM (SELECT d.id, d.event_id AS batch_id, about.alarm_id, d.webhook_id AS contact_id, about.kind, d.status, d.attempts, d.ended_at, d.last_error,
-                        d.position, row_number() OVER (PARTITION BY about.alarm_id ORDER BY d.position DESC) AS age
+        "SELECT id, batch_id, alarm_id, contact_id, kind, status, attempts, ended_at, response_code, last_error
+           FROM (SELECT d.id, d.event_id AS batch_id, about.alarm_id, d.webhook_id AS contact_id, about.kind, d.status, d.attempts, d.ended_at, d.response_code,
+                        d.last_error, d.position, row_number() OVER (PARTITION BY about.alarm_id ORDER BY d.position DESC) AS age
                    FROM read.deliveries d CROSS JOIN LATERAL unnest(d.alarm_ids, d.alarm_kinds) AS about (alarm_id, kind)
                   WHERE d.alarm_ids && $1 AND about.alarm_id = ANY($1) AND ($2::bigint IS NULL OR d.position <= $2)) found
           WHERE age <= $3 ORDER BY alarm_id, position",

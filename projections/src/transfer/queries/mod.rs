@@ -66,6 +66,18 @@ pub async fn job(pool: &PgPool, owner: Uuid, number: i64) -> Result<Option<JobRo
         .await
 }
 
+/// Those of the jobs with the integers `numbers` that exist, of any owner.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn existing_jobs(pool: &PgPool, numbers: &[i64]) -> Result<Vec<i64>, sqlx::Error> {
+    sqlx::query_scalar("SELECT number FROM read.jobs WHERE number = ANY($1::bigint[])")
+        .bind(numbers)
+        .fetch_all(pool)
+        .await
+}
+
 /// Key of the job of `owner` that had integer `number` and is gone.
 ///
 /// # Errors

@@ -40,8 +40,12 @@ async fn datapoints_of_each_day_are_counted_with_deleted_ones() {
 #[tokio::test]
 async fn days_are_found_however_postgresql_joins() {
     let mut log = Log::new().await;
-    log.append(one_now(&log)).await;
-    log.fold().await;
+    // The day that is folded now stays.
+    for _ in 0..2 {
+        log.append(one_now(&log)).await;
+        log.fold().await;
+        log.clock.advance(TimeDelta::days(1));
+    }
     let oldest = at(0).date_naive() + TimeDelta::days(1);
     let mut connection = log.pool.connect_options().as_ref().clone();
     // As with many tables: all of them are read, and conditions are judged as early as possible.

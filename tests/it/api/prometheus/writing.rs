@@ -3,7 +3,7 @@
 use prost::Message;
 use reqwest::Method;
 
-use super::{Sample, VERSION_1, WRITE, send, series, write};
+use super::{Sample, VERSION_1, WRITE, WriteRequest, send, series, write};
 use crate::{api::v1::datapoints::listed, harness::World};
 
 const VERSION_2: &str = "application/x-protobuf;proto=io.prometheus.write.v2.Request";
@@ -60,12 +60,17 @@ async fn bad_series_are_named_and_the_others_written() {
     ] {
         let good = series(&[("__name__", "good")], &[(1.0, 1000)]);
         let message = write(&world.admin, vec![good, bad]).await.error(400);
-        assert!(
-            message.starts_with(&format!("series 1 of the request was not written: {reason}")),
-            "{message}"
-        );
+        assert!(message.starts_with("series 1 of the request"), "{message}");
+        assert!(message.contains(&format!(": 1 of its 1 samples were not written: {reason}")), "{message}");
+        assert!(message.len() < 500, "{message}");
     }
     assert_eq!(listed(&world.admin, "").await, (vec![1.0], 1));
+    let partly =
+        series(&[("__name__", "a"), ("job", "b")], &[(1.0, 1000), (2.0, 2000), (3.0, 3000), (4.0, far)]);
+    let message = write(&world.admin, vec![partly]).await.error(400);
+    let expected = "series 0 of the request a{job=\"b\"}: 1 of its 4 samples were not written: ";
+    assert!(message.starts_with(expected), "{message}");
+    assert!(message.ends_with("; in all 3 of 4 samples were written, 1 refused, of 1 series"), "{message}");
     let other = world.admin.request(Method::POST, WRITE).header("content-type", VERSION_1).body("x");
     world.admin.send(other).await.error(415);
     let viewer = world.user("viewer", "viewer").await;
@@ -85,5 +90,25 @@ async fn version_2_reads_how_much_was_written() {
         .map(|what| answer.header(&format!("x-prometheus-remote-write-{what}-written")).unwrap().to_owned());
     assert_eq!(counts, ["2", "0", "0"]);
     assert_eq!(listed(&world.admin, "").await, (vec![2.0, 1.0], 2));
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_key_makes_a_repeated_write_the_first_one() {
+    let world = World::start().await;
+    let zipped = |value: f64| {
+        let timeseries = vec![series(&[("__name__", "up")], &[(value, 1000)])];
+        snap::raw::Encoder::new().compress_vec(&WriteRequest { timeseries }.encode_to_vec()).unwrap()
+    };
+    let write = async |body: Vec<u8>| {
+        let request = world.admin.request(Method::POST, WRITE).header("idempotency-key", "w-1");
+        let request = request.header("content-type", VERSION_1).header("content-encoding", "snappy");
+        world.admin.send(request.body(body)).await
+    };
+    for _ in 0..2 {
+        assert_eq!(write(zipped(1.0)).await.status, 204);
+    }
+    assert_eq!(write(zipped(2.0)).await.expect(422)["code"], "idempotency_key_reused");
+    assert_eq!(listed(&world.admin, "").await, (vec![1.0], 1));
     world.finish().await;
 }

@@ -7,6 +7,7 @@ mod documents;
 mod events;
 mod experiments;
 mod export;
+mod kept_fields;
 mod live;
 pub mod log;
 mod logging;

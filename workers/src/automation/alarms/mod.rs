@@ -16,7 +16,10 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use signalbox_datapoint_log::{LogEnd, LogRow, head, read_after, read_points_after};
-use signalbox_domain::automation::{Alarm, AlarmCommand};
+use signalbox_domain::{
+    automation::{Alarm, AlarmCommand, Rule},
+    kernel::Decider,
+};
 use signalbox_messaging::Wakeup;
 use signalbox_projections::automation::{
     alarm_judges::{AlarmProgress, alarm_progress, commit_judged},
@@ -61,7 +64,12 @@ impl Worker for Alarms {
     }
 
     fn wakes(&self, wakeup: &Wakeup) -> bool {
-        matches!(wakeup, Wakeup::DatapointsAppended { .. })
+        match wakeup {
+            Wakeup::DatapointsAppended { .. } => true,
+            // A change of a rule is answered when its alarms are judged by it.
+            Wakeup::ReadAdvanced { aggregates, .. } => aggregates.iter().any(|word| word == Rule::TYPE),
+            _ => false,
+        }
     }
 
     fn gathers(&self) -> Duration {

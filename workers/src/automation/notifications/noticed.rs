@@ -75,7 +75,12 @@ impl Noticed {
                 if !silenced {
                     // Those who know of it learn its end, also when the rule names others by now, or no longer makes alarms.
                     let mut contacts: BTreeSet<_> = rule.informed.iter().copied().map(ContactId).collect();
-                    contacts.extend(notified(notify, rule.is_escalated));
+                    let firing = self.notices.iter().filter(|notice| notice.alarm == alarm);
+                    contacts.extend(firing.map(|notice| ContactId(notice.contact)));
+                    // Contacts that a change has added have not heard of it.
+                    if !rule.is_changed {
+                        contacts.extend(notified(notify, rule.is_escalated));
+                    }
                     let contacts: Vec<_> = contacts.into_iter().collect();
                     self.notices.extend(notices(&contacts, alarm, (NoticeKind::Cleared, 1), severity));
                 }
@@ -177,6 +182,7 @@ mod tests {
             notify: notify(),
             is_escalated,
             informed: Vec::new(),
+            is_changed: false,
         }
     }
 
@@ -218,11 +224,33 @@ mod tests {
     fn contacts_that_a_rule_no_longer_names_learn_the_end_of_its_alarm() {
         let mut changed = rule(false);
         changed.notify.contacts = Vec::new();
-        changed.informed = vec![BOSS.0];
+        (changed.informed, changed.is_changed) = (vec![BOSS.0], true);
         let cleared = AlarmEvent::AlarmCleared { cleared_on: at(0), value: None, silenced: false };
         let mut noticed = Noticed::default();
         noticed.add(&changed, &cleared, at(100));
         assert_eq!(kinds(&noticed.notices), [(BOSS, NoticeKind::Cleared, 1)]);
+    }
+
+    #[test]
+    fn contacts_that_a_rule_names_since_an_alarm_fired_do_not_learn_its_end() {
+        let mut changed = rule(false);
+        changed.notify.contacts = vec![DAY, BOSS];
+        (changed.informed, changed.is_changed) = (vec![DAY.0], true);
+        let cleared = AlarmEvent::AlarmCleared { cleared_on: at(0), value: None, silenced: false };
+        let mut noticed = Noticed::default();
+        noticed.add(&changed, &cleared, at(100));
+        assert_eq!(kinds(&noticed.notices), [(DAY, NoticeKind::Cleared, 1)]);
+        // It fires and is cleared before anything was committed.
+        changed.informed = Vec::new();
+        let mut noticed = Noticed::default();
+        noticed.add(
+            &changed,
+            &AlarmEvent::AlarmFired { fired_on: at(0), value: None, silenced: false },
+            at(100),
+        );
+        noticed.add(&changed, &cleared, at(100));
+        let all = [DAY, BOSS].map(|contact| (contact, NoticeKind::Cleared, 1));
+        assert_eq!(kinds(&noticed.notices)[2..], all);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use signalbox_domain::fleet::FirmwareEventKind;
 use signalbox_domain::{
     automation::{
         DeliveryBatch, DeliveryBatchEvent, Ended, Health, HealthEvent, HealthStatus, Verdict, Webhook,
-        WebhookEvent,
+        WebhookEvent, fault_class,
     },
     fleet::{Firmware, FirmwareEvent, FirmwareRef},
     kernel::Decider,
@@ -162,13 +162,13 @@ async fn about_deliveries(
 }
 
 fn given_up(ended: &Ended, receiver: &str) -> NewLogEntry {
-    let error = ended.result.error.as_deref().unwrap_or_default();
-    // Both are external input; an entry has 500 characters.
-    let (receiver, error): (String, String) =
-        (receiver.chars().take(200).collect(), error.chars().take(150).collect());
-    let attempts = ended.attempt;
+    // The name of a contact is external input; an entry has 500 characters. So are the receiver's words, which admins find with
+    // the delivery.
+    let receiver: String = receiver.chars().take(200).collect();
+    let (attempts, fault) = (ended.attempt, fault_class(ended.result.status));
     let content = format!(
-        "Delivery {} to {receiver} was given up after {attempts} attempts: {error}. It can be delivered again.",
+        "Delivery {} to {receiver} was given up after {attempts} attempts. {fault}; admins see its words with the delivery, and \
+         can deliver it again.",
         ended.result.id
     );
     NewLogEntry { kind: LogType::Error, content, source: "webhooks".to_owned(), user: None }

@@ -63,6 +63,11 @@ async fn a_contact_is_made_shown_changed_and_deleted() {
     let changed = world.admin.put(&path, json!({"name": "night", "quiet_hours": null})).await.expect(200);
     assert_eq!((&changed["name"], &changed["quiet_hours"]), (&json!("night"), &json!(null)));
     assert_eq!(changed["address"], "day@example.org", "an absent field stays");
+    // Another kind is another contact.
+    world.admin.put(&path, json!({"kind": "email", "name": "night"})).await.expect(200);
+    let refused = world.admin.put(&path, json!({"kind": "webhook", "name": "hook"})).await.expect(422);
+    assert_eq!(refused["errors"][0]["pointer"], "/kind", "{refused}");
+    assert_eq!(world.admin.get(&path).await.expect(200)["name"], "night");
     let before = world.admin.get(&format!("{path}?at=0")).await;
     assert_eq!(before.status, 404);
     world.admin.post(CONTACTS, by_mail("night")).await.error(409);
@@ -101,6 +106,76 @@ async fn contacts_that_break_a_rule_are_refused_by_their_field() {
         contact["quiet_hours"] = hours;
         let message = world.admin.post(CONTACTS, contact).await.error(422);
         assert!(message.contains("quiet_hours"), "{message}");
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_contact_that_rules_name_is_deleted_after_them() {
+    let world = World::start().await;
+    let channel = event(&world, "boiler").await;
+    let (day, boss) = (create(&world, by_mail("day")).await, create(&world, by_mail("boss")).await);
+    let mut hot = above_10("hot", &channel);
+    hot["contact_ids"] = json!([day["public_id"]]);
+    let hot = rules::create(&world, hot).await;
+    let mut late = above_10("late", &channel);
+    late["contact_ids"] = json!([day["public_id"]]);
+    late["escalate_seconds"] = json!(900);
+    late["escalation_contact_ids"] = json!([boss["public_id"]]);
+    let late = rules::create(&world, late).await;
+    let conflicts = async |contact: &Value| {
+        let problem = world.admin.delete(&path(contact)).await.expect(409);
+        assert_eq!(problem["code"], "contact_in_use");
+        let named = problem["conflicts"].as_array().unwrap().iter();
+        let named: Vec<_> = named.map(|rule| (rule["public_id"].clone(), rule["name"].clone())).collect();
+        for (_, name) in &named {
+            assert!(problem["detail"].as_str().unwrap().contains(name.as_str().unwrap()), "{problem}");
+        }
+        named
+    };
+    let of = |rule: &Value| (rule["public_id"].clone(), rule["name"].clone());
+    assert_eq!(conflicts(&day).await, [of(&hot), of(&late)]);
+    assert_eq!(conflicts(&boss).await, [of(&late)]);
+    world.admin.get(&path(&boss)).await.expect(200);
+    // A rule lets a contact go when it is changed, loses its alarm, or is deleted.
+    world.admin.put(&rules::path(&hot), json!({"contact_ids": []})).await.expect(200);
+    assert_eq!(conflicts(&day).await, [of(&late)]);
+    world.admin.put(&rules::path(&late), json!({"alarm": false, "escalate_seconds": null, "contact_ids": null, "escalation_contact_ids": null})).await.expect(200);
+    world.admin.delete(&path(&day)).await.expect(200);
+    world.admin.put(&rules::path(&hot), json!({"contact_ids": [boss["public_id"]]})).await.expect(200);
+    assert_eq!(conflicts(&boss).await, [of(&hot)]);
+    world.admin.delete(&rules::path(&hot)).await.expect(200);
+    world.admin.delete(&path(&boss)).await.expect(200);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn rules_say_which_of_their_contacts_does_not_exist() {
+    let world = World::start().await;
+    let channel = event(&world, "boiler").await;
+    let day = create(&world, by_mail("day")).await;
+    let mut rule = above_10("hot", &channel);
+    rule["contact_ids"] = json!([day["public_id"]]);
+    let made = rules::create(&world, rule.clone()).await;
+    rule["name"] = json!("hotter");
+    for stranger in ["unknown", "01890000-0000-7000-8000-000000000000"] {
+        let named = json!([day["public_id"], stranger]);
+        for (field, place) in
+            [("contact_ids", "/contact_ids/1"), ("escalation_contact_ids", "/escalation_contact_ids/1")]
+        {
+            let mut changes = json!({"escalate_seconds": 900, "escalation_contact_ids": [day["public_id"]]});
+            changes[field] = named.clone();
+            let mut new = rule.clone();
+            new.as_object_mut().unwrap().extend(changes.as_object().unwrap().clone());
+            for refused in [
+                world.admin.post(rules::RULES, new).await,
+                world.admin.put(&rules::path(&made), changes).await,
+            ] {
+                let problem = refused.expect(404);
+                assert_eq!(problem["errors"][0]["pointer"], place, "{problem}");
+                assert!(problem["detail"].as_str().unwrap().contains(field), "{problem}");
+            }
+        }
     }
     world.finish().await;
 }
@@ -173,16 +248,41 @@ async fn a_refused_receiver_is_given_up_at_once_and_can_be_tried_again() {
     world.admin.post(&format!("{}/test", path(&contact)), json!({})).await.expect(201);
     let dead = until_newest(&world, &contact, "dead_letter").await;
     assert_eq!((&dead["attempts"], &dead["response_code"]), (&json!(1), &json!(550)));
-    assert!(dead["last_error"].as_str().unwrap().contains("no such user"), "{dead}");
+    assert_eq!(dead["last_error"], "The mail server refused the mail with code 550 (no such user)");
     let entries = "/api/v1/logging?source=webhooks".to_owned();
     let entry = world.admin.until(entries, |page| page["total"] == 1).await;
-    assert!(entry["data"][0]["content"].as_str().unwrap().contains("contact gone"), "{entry}");
+    let content = entry["data"][0]["content"].as_str().unwrap();
+    assert!(content.contains("contact gone") && content.contains("answered 550"), "{entry}");
+    assert!(!content.contains("no such user"), "everybody reads it: {entry}");
     server.react(Reaction::Take);
     let message = format!("{}/messages/{}", path(&contact), dead["public_id"].as_str().unwrap());
     world.admin.post(&format!("{message}/redeliver"), json!({})).await.expect(200);
     until_newest(&world, &contact, "delivered").await;
     let detail = world.admin.get(&message).await.expect(200);
     assert_eq!(detail["attempt_log"].as_array().unwrap().len(), 2);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn the_words_of_a_receiver_are_for_admins() {
+    let server = MailServer::start().await;
+    let world = mailing(&server).await;
+    let (contact, boiler) = (create(&world, by_mail("gone")).await, event(&world, "boiler").await);
+    server.react(Reaction::Refuse("550 no such user"));
+    rule(&world, &boiler, json!({"severity": "critical", "contact_ids": [contact["public_id"]]})).await;
+    send(&world.admin, &boiler, [11.0]).await;
+    until_newest(&world, &contact, "dead_letter").await;
+    let alarm = until(&world, "firing").await;
+    for (client, expected) in [
+        (&world.admin, "The mail server refused the mail with code 550 (no such user)"),
+        (&world.user("olga", "operator").await, "The receiver answered 550"),
+        (&world.user("vera", "viewer").await, "The receiver answered 550"),
+    ] {
+        let one = client.get(&super::path(&alarm)).await.expect(200);
+        assert_eq!(one["notifications"][0]["error"], expected);
+        let listed = client.get(super::ALARMS).await.expect(200);
+        assert_eq!(listed["data"][0]["notifications"][0]["error"], expected);
+    }
     world.finish().await;
 }
 
@@ -244,8 +344,7 @@ async fn rules_name_contacts_that_exist() {
     assert_eq!((&plain["contact_ids"], &plain["summary"]), (&json!([]), &json!(null)));
     let restored = world.admin.post(&format!("{path}/restore"), json!({"version": 1})).await.expect(200);
     assert_eq!((&restored["contact_ids"], &restored["remind_seconds"]), (&json!([id]), &json!(600)));
-    // A contact that is gone stays in the rule, and others are notified.
-    world.admin.delete(&self::path(&contact)).await.expect(200);
+    world.admin.delete(&self::path(&contact)).await.error(409);
     world.admin.put(&path, json!({"name": "hot"})).await.expect(200);
     world.finish().await;
 }

@@ -7,7 +7,7 @@ use super::{ALARMS, listed, path, rule, standing, until};
 use crate::{
     api::v1::{
         datapoints::{DATAPOINTS, event, record_ago},
-        rules::{self, firings, send},
+        rules::{self, above_10, firings, send},
     },
     harness::{World, eventually, seconds},
 };
@@ -280,5 +280,44 @@ async fn a_back_test_shows_the_intervals_of_the_live_alarms() {
         tested["firings"].as_array().unwrap().iter().map(|one| one["datapoint_public_id"].clone()).collect();
     assert_eq!((&tested["datapoints"], &tested["total"]), (&json!(8), &json!(2)));
     assert_eq!(shown, acted);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_change_that_ends_alarms_is_answered_when_they_are_shown_as_cleared() {
+    let world = World::start().await;
+    let mut late = 0;
+    for round in 0..3 {
+        for change in ["disable", "another threshold", "no alarm", "delete", "delete the event"] {
+            let channel = event(&world, &format!("{change} {round}")).await;
+            let mut hot = above_10(&format!("{change} {round}"), &channel);
+            hot["alarm"] = json!(true);
+            let hot = rules::create(&world, hot).await;
+            send(&world.admin, &channel, [11.0]).await;
+            let firing = until(&world, "firing").await;
+            assert_eq!(firing["rule_public_id"], hot["public_id"]);
+            let rule = rules::path(&hot);
+            let answer = match change {
+                "disable" => world.admin.put(&rule, json!({"enabled": false})).await,
+                "another threshold" => world.admin.put(&rule, json!({"threshold": 20})).await,
+                "no alarm" => world.admin.put(&rule, json!({"alarm": false})).await,
+                "delete" => world.admin.delete(&rule).await,
+                _ => world.admin.delete(&format!("/api/v1/events/{channel}")).await,
+            };
+            answer.expect(200);
+            if answer.header("consistency").is_some() {
+                late += 1;
+                until(&world, "cleared").await;
+                continue;
+            }
+            let shown = world.admin.get(&path(&firing)).await.expect(200);
+            assert_eq!(shown["state"], "cleared", "{change}: {shown}");
+            assert!(listed(&world, "state=firing").await.is_empty(), "{change}");
+            let refused = world.admin.post(&format!("{}/acknowledge", path(&firing)), json!({})).await;
+            assert_eq!(refused.expect(409)["code"], "alarm_cleared");
+        }
+    }
+    // A busy machine may take longer than an answer waits, but not again and again.
+    assert!(late < 5, "{late} of 15 answers did not wait");
     world.finish().await;
 }

@@ -206,6 +206,34 @@ async fn contacts_learn_the_end_of_an_alarm_also_when_its_rule_or_channel_is_gon
 }
 
 #[tokio::test]
+async fn a_contact_that_is_added_while_an_alarm_fires_does_not_learn_its_end() {
+    let world = standing().await;
+    let receiver = Receiver::lenient().await;
+    let (day, late) = (contact(&world, "day", &receiver).await, contact(&world, "late", &receiver).await);
+    let boiler = event(&world, "boiler").await;
+    let rule = notifying(&world, "boiler hot", &boiler, &day, json!({"severity": "critical"})).await;
+    send(&world.admin, &boiler, [11.0]).await;
+    receiver.until_got(1).await;
+    let both = json!({"contact_ids": [day["public_id"], late["public_id"]]});
+    world.admin.put(&rules::path(&rule), both).await.expect(200);
+    world.clock.advance(TimeDelta::seconds(60));
+    send(&world.admin, &boiler, [9.0]).await;
+    until_noticed(&world, 1).await;
+    world.clock.advance(TimeDelta::seconds(60));
+    let got = receiver.until_got(2).await;
+    assert_eq!((&got[1].json()["contact"], lines(&got[1])), (&json!("day"), vec![line("cleared", "boiler")]));
+    // The next one is for both.
+    world.clock.advance(TimeDelta::seconds(60));
+    send(&world.admin, &boiler, [11.0]).await;
+    let got = receiver.until_got(4).await;
+    let mut named: Vec<_> = got[2..].iter().map(|got| got.json()["contact"].clone()).collect();
+    named.sort_by_key(ToString::to_string);
+    assert_eq!(named, [json!("day"), json!("late")]);
+    assert!(messages(&world, &late).await.len() == 1);
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn quiet_hours_hold_back_all_but_critical_alarms() {
     let world = standing().await;
     let receiver = Receiver::lenient().await;

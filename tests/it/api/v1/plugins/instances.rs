@@ -249,6 +249,74 @@ async fn a_password_in_a_configuration_is_shown_and_kept_encrypted() {
 }
 
 #[tokio::test]
+async fn configurations_that_cannot_work_are_refused_when_made_and_when_changed() {
+    let world = World::start().await;
+    for (plugin, good, wrong) in [
+        (
+            "mqtt",
+            json!({"topics": [{"channel": "a", "topic": "t"}]}),
+            vec![
+                json!({"topics": [{"channel": "a", "topic": "t"}, {"channel": "a", "topic": "u"}]}),
+                json!({"topics": [{"channel": "a", "topic": " "}]}),
+                json!({"topics": [{"channel": "a", "topic": "t", "command_topic": "t/#"}]}),
+            ],
+        ),
+        (
+            "opcua",
+            json!({"nodes": [{"channel": "a", "node": "ns=2;s=A"}]}),
+            vec![
+                json!({"nodes": [{"channel": "a", "node": "ns=2;s=A"}, {"channel": "a", "node": "ns=2;s=B"}]}),
+                json!({"nodes": [{"channel": "a", "node": "A"}]}),
+            ],
+        ),
+        (
+            "modbus",
+            json!({"registers": [{"channel": "a", "address": 1}]}),
+            vec![json!({"registers": [{"channel": "a", "address": 1, "table": "input", "writable": true}]})],
+        ),
+    ] {
+        let body = |name: &str, config: &Value| {
+            json!({"plugin_id": plugin, "instance_name": name, "auto_create_events": false,
+                "config_json": config.to_string()})
+        };
+        let made = instance(&world, body(plugin, &good)).await;
+        for wrong in wrong {
+            for refused in [
+                world.admin.post("/api/v1/plugins", body("other", &wrong)).await,
+                world.admin.put(&path(&made), json!({"config_json": wrong.to_string()})).await,
+            ] {
+                let problem = refused.expect(422);
+                assert_eq!(problem["errors"][0]["pointer"], "/config_json", "{wrong}: {problem}");
+            }
+        }
+        assert_eq!(world.admin.get(&path(&made)).await.expect(200)["config_json"], good.to_string());
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn an_instance_of_many_channels_is_made_at_once() {
+    let world = World::start().await;
+    let topics: Vec<_> = (0..900)
+        .map(|number| json!({"channel": format!("c{number}"), "topic": format!("t/{number}")}))
+        .collect();
+    let body = json!({"plugin_id": "mqtt", "instance_name": "Hall", "config_json": json!({"topics": topics}).to_string()});
+    let made = instance(&world, body).await;
+    // The log commits simultaneous events together.
+    let commits = "SELECT count(DISTINCT recorded_at) FROM events WHERE event_type = 'channel_created'";
+    let commits: i64 = sqlx::query_scalar(commits).fetch_one(&world.servers.pool).await.unwrap();
+    assert!(commits < 450, "900 events were made in {commits} commits");
+    let mappings = made["channel_mappings"].as_array().unwrap();
+    assert_eq!(mappings.len(), 900);
+    let linked: std::collections::BTreeSet<_> =
+        mappings.iter().map(|mapping| mapping["event_public_id"].as_str().unwrap()).collect();
+    assert_eq!(linked.len(), 900, "each has an event of its own");
+    assert_eq!(mappings[899]["channel_id"], "c899", "in the order of the configuration");
+    assert_eq!(world.admin.get("/api/v1/events?page_size=1&name=Hall").await.expect(200)["total"], 900);
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn an_instance_is_claimed_by_one_controller_until_it_lets_go_or_is_silent() {
     let clock = Clock::manual(Clock::system().now().trunc_subsecs(6));
     let world = World::at(clock.clone(), |_| {}).await;
@@ -282,6 +350,28 @@ async fn an_instance_is_claimed_by_one_controller_until_it_lets_go_or_is_silent(
     let many = vec![one; 1001];
     let body = json!({"controller": "a", "instances": many});
     operator.post("/api/v1/plugins/claims", body).await.error(422);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_second_controller_of_one_name_is_refused() {
+    let clock = Clock::manual(Clock::system().now().trunc_subsecs(6));
+    let world = World::at(clock.clone(), |_| {}).await;
+    let body = json!({"plugin_id": "system", "instance_name": "One", "auto_create_events": false});
+    let one = instance(&world, body).await["public_id"].clone();
+    let claim = async |session: &str, previous: Option<&str>| {
+        let body = json!({"controller": "hall", "session": session, "previous_session": previous, "instances": [one]});
+        world.admin.post("/api/v1/plugins/claims", body).await
+    };
+    assert_eq!(claim("s1", None).await.expect(200)["instances"], json!([one]));
+    assert_eq!(claim("s1", None).await.expect(200)["instances"], json!([one]));
+    assert_eq!(claim("copy", None).await.expect(409)["code"], "controller_name_taken");
+    // The same one after it was started again has its instances at once, and the run before is refused.
+    assert_eq!(claim("s2", Some("s1")).await.expect(200)["instances"], json!([one]));
+    assert_eq!(claim("s1", None).await.expect(409)["code"], "controller_name_taken");
+    // A controller that is silent loses its name with its claims.
+    clock.advance(TimeDelta::seconds(31));
+    assert_eq!(claim("copy", None).await.expect(200)["instances"], json!([one]));
     world.finish().await;
 }
 

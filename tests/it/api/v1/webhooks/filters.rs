@@ -143,7 +143,6 @@ async fn filters_that_are_not_known_are_refused() {
         json!({"channels": ["boiler"]}),
         json!({"jobs": ["1"]}),
         json!({"jobs": (0..=100).collect::<Vec<_>>()}),
-        json!({"colour": ["red"]}),
         json!({"labels": ["line"]}),
         json!({"labels": {"line": 1}}),
         json!({"labels": {"1st": "x"}}),
@@ -156,5 +155,39 @@ async fn filters_that_are_not_known_are_refused() {
         let body = json!({"url": "https://example.org/", "events": ["log.entry"], "filters": filters});
         world.admin.post(WEBHOOKS, body).await.error(422);
     }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn filters_name_channels_and_jobs_that_exist_and_other_fields_are_ignored() {
+    let world = World::start().await;
+    let (one, gone) = (channel(&world, "one").await, channel(&world, "gone").await);
+    let with =
+        |filters: Value| json!({"url": "https://example.org/", "events": ["log.entry"], "filters": filters});
+    let stranger = "01890000-0000-7000-8000-000000000000";
+    let made = world
+        .admin
+        .post(WEBHOOKS, with(json!({"channels": [one, gone], "colour": ["red"]})))
+        .await
+        .expect(201);
+    assert_eq!(made["filters"]["channels"].as_array().unwrap().len(), 2);
+    for (filters, pointer) in [
+        (json!({"channels": [one, stranger]}), "/filters/channels/1"),
+        (json!({"jobs": [-1]}), "/filters/jobs/0"),
+        (json!({"jobs": [4711]}), "/filters/jobs/0"),
+    ] {
+        let mut new = with(filters.clone());
+        new["url"] = json!("https://example.org/other");
+        for refused in [
+            world.admin.post(WEBHOOKS, new).await,
+            world.admin.put(&path(&made), json!({ "filters": filters })).await,
+        ] {
+            let problem = refused.expect(404);
+            assert_eq!(problem["errors"][0]["pointer"], pointer, "{problem}");
+        }
+    }
+    // A deleted channel may stay.
+    world.admin.delete(&format!("/api/v1/events/{}", gone.as_str().unwrap())).await.expect(200);
+    world.admin.put(&path(&made), json!({"filters": {"channels": [one, gone]}})).await.expect(200);
     world.finish().await;
 }

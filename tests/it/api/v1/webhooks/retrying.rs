@@ -71,6 +71,38 @@ async fn a_receiver_postpones_attempts_that_do_not_count() {
 }
 
 #[tokio::test]
+async fn a_receiver_that_asks_for_no_wait_uses_up_no_attempts() {
+    let world = World::start().await;
+    for (status, wait) in [(429, "0"), (503, "Thu, 01 Jan 1970 00:00:00 GMT")] {
+        let receiver = Receiver::with(None, Behaviour::RetryAfter(status, wait.to_owned())).await;
+        let webhook = subscribe(&world, &receiver, "standard").await;
+        test(&world, &webhook).await;
+        let got = receiver.until_got(3).await;
+        assert!(got.iter().all(|got| got.header("x-webhook-attempt") == "1"));
+        // It is not asked twenty times within a moment.
+        assert!(got[2].at - got[0].at >= Duration::from_secs(2));
+        receiver.behave(Behaviour::Accept);
+        assert_eq!(until_newest(&world, &webhook, "delivered").await["attempts"], 1);
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_delivery_that_waits_is_sent_at_once_on_request() {
+    let world = World::start().await;
+    let receiver = Receiver::with(None, Behaviour::RetryAfter(503, "3600".to_owned())).await;
+    let webhook = subscribe(&world, &receiver, "standard").await;
+    test(&world, &webhook).await;
+    let waiting = until_newest(&world, &webhook, "failed").await;
+    receiver.behave(Behaviour::Accept);
+    let again = format!("{}/deliveries/{}/redeliver", path(&webhook), waiting["public_id"].as_str().unwrap());
+    world.admin.post(&again, json!({})).await.expect(200);
+    receiver.until_got(2).await;
+    until_newest(&world, &webhook, "delivered").await;
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn retry_after_counts_as_a_failure_by_default() {
     let world = World::start().await;
     let receiver = Receiver::with(None, Behaviour::RetryAfter(503, "3600".to_owned())).await;
