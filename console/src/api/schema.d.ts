@@ -27453,7 +27453,10 @@ export interface operations {
                 /** @description Unit of the times: `ns`, `us`, `ms` or `s`, and in version 1 also `u`, `m` and `h`; `ns`, if it is absent. */
                 precision?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The same key makes a repetition the same request, for 24 h */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -27501,6 +27504,15 @@ export interface operations {
             };
             /** @description The body is larger than this route takes: send less. */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description The Idempotency-Key was used for another request: use a new one. */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -27938,7 +27950,10 @@ export interface operations {
                 /** @description Unit of the times: `ns`, `us`, `ms` or `s`, and in version 1 also `u`, `m` and `h`; `ns`, if it is absent. */
                 precision?: string;
             };
-            header?: never;
+            header?: {
+                /** @description The same key makes a repetition the same request, for 24 h */
+                "Idempotency-Key"?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -27986,6 +28001,15 @@ export interface operations {
             };
             /** @description The body is larger than this route takes: send less. */
             413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["InfluxErrorOut"];
+                };
+            };
+            /** @description The Idempotency-Key was used for another request: use a new one. */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
