@@ -57,8 +57,10 @@ async fn a_dashboard_is_made_shown_with_its_widgets_changed_and_deleted() {
     );
     assert_eq!(widgets[0]["config_json"], first["config_json"]);
     assert_eq!(shown.header("etag"), Some("\"3\""), "its widgets are part of it");
-    let moved =
-        owner.put(&widget_path(&made, &first), json!({"x": 5, "widget_type": "gauge"})).await.expect(200);
+    let moved = owner
+        .put(&widget_path(&made, &first), json!({"x": 5, "widget_type": "line_chart"}))
+        .await
+        .expect(200);
     assert_eq!((&moved["x"], &moved["y"], &moved["title"]), (&json!(5), &json!(2), &json!("Boiler")));
     assert_eq!(moved["widget_type"], "line_chart", "the type stays");
     assert_eq!(moved["event_public_id"], boiler);

@@ -103,7 +103,7 @@ async fn what_fails_is_tried_three_times_and_then_given_up_and_noted() {
     let entry = entries.await;
     assert_eq!(entry["type"], "error");
     let content = entry["content"].as_str().unwrap();
-    assert!(content.contains("HTTP 503") && !content.contains("http:"), "everybody reads it: {entry}");
+    assert!(content.contains("answered 503") && !content.contains("http:"), "everybody reads it: {entry}");
     // A success, and it is well again.
     receiver.behave(Behaviour::Accept);
     world.admin.post(&format!("{}/test", path(&webhook)), json!({})).await.expect(201);
