@@ -97,7 +97,7 @@ class OpcUaTest(DeviceTest):
 
     async def test_a_missing_node_is_named_and_the_others_work(self) -> None:
         await self.start_server()
-        self.run_opcua([*NODES, {"channel": "no", "node": "/Boiler/Pressure"}, {"channel": "bad", "node": "nonsense"}])
+        self.run_opcua([*NODES, {"channel": "no", "node": "/Boiler/Pressure"}, {"channel": "bad", "node": "i=999999"}])
         await self.until(lambda: "Pressure" in (self.running.error or "") and self.values("temp"))
         self.assertEqual(self.running.status, "error")
         self.assertIn("2 of 4 nodes", self.running.error or "")
