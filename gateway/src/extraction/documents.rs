@@ -81,7 +81,8 @@ pub(super) struct SnippetPartOut {
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(super) struct DocumentParams {
-    /// Words that all stand on one page, as search engines take them: `"exact phrase"`, `or`, `-without`. At most 1000 characters.
+    /// Words that all stand on one page (of a longer one, in one part of about 8000 characters), as search engines take them:
+    /// `"exact phrase"`, `or`, `-without`. At most 1000 characters.
     #[param(max_length = 1000)]
     q: Option<String>,
     /// Part of the file's name, in any case of letters.

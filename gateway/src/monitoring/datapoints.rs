@@ -10,7 +10,9 @@ use axum::{
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize, Serializer};
 use signalbox_database::SharedServerClock;
-use signalbox_datapoint_log::{ChunkPoint, IdKey, Tombstone, moment, read_row, recorded_times};
+use signalbox_datapoint_log::{
+    ChunkPoint, IdKey, LogRow, Place, Tombstone, moment, read_row, recorded_times,
+};
 use signalbox_messaging::Bus;
 use signalbox_projections::{
     monitoring::series::{Datapoint, note_skipped},
@@ -107,14 +109,23 @@ pub(crate) async fn create(
     State(services): State<IngestionServices>,
     Writer(user): Writer,
     context: RequestContext,
+    key: Option<Extension<IdempotencyKey>>,
     JsonBody(item): JsonBody<DatapointIn>,
 ) -> Result<Response, Problem> {
+    let item = Item::from(item);
+    // A repeated request without a time is answered with that of the first, which the log has.
+    let may_be_recorded = key.is_some() && item.time.is_none();
     let source = Source { sender: &user, repetition: Repetition::Id(context.resource) };
-    let Taken { first, refused, .. } = take(&services, &source, &[Item::from(item)]).await?;
+    let Taken { first, refused, .. } = take(&services, &source, &[item]).await?;
     if let Some((_, refusal)) = refused.first() {
         return Err(refuse(*refusal));
     }
-    let recorded = first.ok_or_else(|| Problem::internal(&"a datapoint was neither recorded nor refused"))?;
+    let mut recorded =
+        first.ok_or_else(|| Problem::internal(&"a datapoint was neither recorded nor refused"))?;
+    if may_be_recorded {
+        let row = read_row(&services.database.primary, recorded.place()).await?;
+        recorded = row.and_then(|row| point_of(&row, recorded.place())).unwrap_or(recorded);
+    }
     let catalog = services.catalogs.fresh().await?;
     let datapoint = show(&services.server_clock, &services.datapoint_ids, &catalog, &recorded);
     let location = format!("/api/v1/datapoints/{}", datapoint.public_id);
@@ -240,16 +251,21 @@ fn missing() -> Problem {
 async fn find(database: &Database, datapoint_ids: &IdKey, id: &str) -> Result<Datapoint, Problem> {
     let id = key("Datapoint", id)?;
     let place = datapoint_ids.place(id).ok_or_else(missing)?;
-    let row = database.read(|pool| read_row(pool, place)).await?.ok_or_else(missing)?;
+    let row = database.read(|pool| read_row(pool, place)).await?;
+    row.and_then(|row| point_of(&row, place)).ok_or_else(missing)
+}
+
+/// The datapoint at `place` in `row`, unless it is deleted.
+fn point_of(row: &LogRow, place: Place) -> Option<Datapoint> {
     let found = row.point(place.index).unwrap_or_else(|error| {
         tracing::warn!(%error, "a datapoint cannot be shown");
         note_skipped(1);
         None
     });
-    let (_, found) = found.ok_or_else(missing)?;
+    let (_, found) = found?;
     let point =
         ChunkPoint { time: found.time, value: found.value, position: place.position, index: place.index };
-    Ok(Datapoint { channel: found.channel, day: place.day, point })
+    Some(Datapoint { channel: found.channel, day: place.day, point })
 }
 
 /// `point` as clients see it.

@@ -246,7 +246,7 @@ pub(crate) async fn update(
     let mut newest = Newest::new(version);
     let (key, written) = loop {
         let row = find(&services.database, user.id, id).await.map_err(|missing| {
-            let update = JobCommand::Update(example_with(changes.clone()));
+            let update = JobCommand::Update(changes.clone().made_to(examples::job_spec()));
             judged::<Job>(missing, [examples::job(), update])
         })?;
         let (key, version) = (row.id, newest.version(row.version));
@@ -318,40 +318,32 @@ async fn specify(agent_keys: &AgentKeys, job: JobIn) -> Result<JobSpec, Problem>
 }
 
 async fn respecify(agent_keys: &AgentKeys, row: JobRow, changes: JobChangesIn) -> Result<JobSpec, Problem> {
-    let spec = row.to_spec();
     let source = changes.source_agent_id.unwrap_or(row.source_agent_number);
     let destination = changes.destination_agent_id.unwrap_or(row.destination_agent_number);
     let agents = [("source_agent_id", source), ("destination_agent_id", destination)];
     let [source_agent, destination_agent] = agent_keys.resolve(agents).await?;
-    let timezone = changes.timezone.or(row.timezone);
-    Ok(JobSpec {
-        name: changes.name.unwrap_or(spec.name),
-        kind: changes.r#type.unwrap_or(spec.kind),
-        source_agent,
-        destination_agent,
-        source_path: changes.source_path.unwrap_or(spec.source_path),
-        destination_path: changes.destination_path.unwrap_or(spec.destination_path),
-        schedule: schedule(changes.schedule.unwrap_or(row.schedule), timezone.clone()),
-        timezone,
-        enabled: changes.enabled.unwrap_or(spec.enabled),
-        retry: retry(changes.retry, spec.retry),
-        overlap: changes.overlap.unwrap_or(spec.overlap),
-        description: changes.description.unwrap_or(spec.description),
-    })
+    Ok(JobSpec { source_agent, destination_agent, ..changes.made_to(row.to_spec()) })
 }
 
-/// What `changes` would make of an example of a job; agents apart, which may not exist either.
-fn example_with(changes: JobChangesIn) -> JobSpec {
-    let spec = examples::job_spec();
-    JobSpec {
-        name: changes.name.unwrap_or(spec.name),
-        source_path: changes.source_path.unwrap_or(spec.source_path),
-        destination_path: changes.destination_path.unwrap_or(spec.destination_path),
-        schedule: schedule(changes.schedule.flatten(), changes.timezone.clone()),
-        timezone: changes.timezone,
-        retry: retry(changes.retry, spec.retry),
-        description: changes.description.flatten(),
-        ..spec
+impl JobChangesIn {
+    /// `spec` with these changes; its agents stay, as they have to be found first.
+    fn made_to(self, spec: JobSpec) -> JobSpec {
+        let cron = self.schedule.unwrap_or(spec.schedule.map(|schedule| schedule.cron));
+        let timezone = self.timezone.or(spec.timezone);
+        JobSpec {
+            name: self.name.unwrap_or(spec.name),
+            kind: self.r#type.unwrap_or(spec.kind),
+            source_agent: spec.source_agent,
+            destination_agent: spec.destination_agent,
+            source_path: self.source_path.unwrap_or(spec.source_path),
+            destination_path: self.destination_path.unwrap_or(spec.destination_path),
+            schedule: schedule(cron, timezone.clone()),
+            timezone,
+            enabled: self.enabled.unwrap_or(spec.enabled),
+            retry: retry(self.retry, spec.retry),
+            overlap: self.overlap.unwrap_or(spec.overlap),
+            description: self.description.unwrap_or(spec.description),
+        }
     }
 }
 

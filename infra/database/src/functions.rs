@@ -81,6 +81,8 @@ pub(crate) async fn apply_functions(
     functions: &[SqlFunction],
 ) -> Result<(), sqlx::Error> {
     let mut transaction = connection.begin().await?;
+    // Most scripts name no schema: with one that is named after the role, they would make a second function there.
+    (&mut *transaction).execute("SET LOCAL search_path = public").await?;
     let pending = pending_functions(&mut transaction, functions).await?;
     for function in functions.iter().filter(|function| pending.iter().any(|name| name == function.name)) {
         (&mut *transaction).execute(function.script.as_str()).await?;

@@ -98,7 +98,7 @@ impl Table {
         let used =
             |row: &Vec<String>| row.iter().rposition(|cell| !is_empty(cell)).map_or(0, |last| last + 1);
         let width = self.rows.iter().map(used).max().filter(|width| *width > 0)?;
-        self.rows.truncate(MAX_CELLS / width);
+        self.rows.truncate((MAX_CELLS / width).max(1));
         for row in &mut self.rows {
             row.resize(width, String::new());
             row.iter_mut().for_each(|cell| *cell = cell.trim().to_owned());
@@ -232,6 +232,8 @@ pub(crate) struct FlowingTable {
     free_from: Vec<usize>,
     /// The first row of the part that is read: cells do not reach into the next one.
     part: usize,
+    /// Places of all rows so far.
+    places: usize,
 }
 
 impl FlowingTable {
@@ -243,9 +245,12 @@ impl FlowingTable {
     pub(crate) fn cell(&mut self, text: String, row_span: usize, col_span: usize, header: bool) {
         let Some(index) = self.table.rows.len().checked_sub(1) else { return };
         let row = &mut self.table.rows[index];
-        while self.free_from.get(row.len()).is_some_and(|free| *free > index) {
-            row.push(String::new());
-        }
+        let covered = self.free_from.iter().skip(row.len()).take_while(|free| **free > index).count();
+        self.places += covered + col_span;
+        // A few letters can claim millions of places. Beyond what a table may have, its cells cover one each.
+        let is_full = self.places > MAX_CELLS;
+        let (covered, row_span, col_span) = if is_full { (0, 1, 1) } else { (covered, row_span, col_span) };
+        row.resize(row.len() + covered, String::new());
         let column = row.len();
         row.push(text);
         row.resize(column + col_span, String::new());
@@ -319,6 +324,19 @@ mod tests {
         assert_eq!((shown(&table), table.head()), (expected.to_vec(), 2));
         let texts: Vec<&str> = table.whole().into_iter().map(|(_, text)| text).collect();
         assert_eq!(texts, ["Part", "Size", "mm", "inch", "Rod", "25", ""]);
+    }
+
+    #[test]
+    fn spans_claim_no_more_places_than_a_table_may_have() {
+        let mut table = FlowingTable::default();
+        for _ in 0..200 {
+            table.begin_row();
+            (0..100).for_each(|_| table.cell("a".to_owned(), 65_534, 1_000, false));
+        }
+        table.begin_row();
+        table.cell("last".to_owned(), 1, 1, false);
+        assert!(table.table.rows.iter().map(Vec::len).sum::<usize>() <= MAX_CELLS + 20_001);
+        assert_eq!(table.table.rows.last().unwrap(), &row(&["last"]));
     }
 
     #[test]

@@ -26,14 +26,22 @@ impl Search {
         while let Some(first) = rest.chars().next() {
             let is_without = first == '-';
             let term = rest.trim_start_matches('-');
-            let (term, after) = match term.strip_prefix('"') {
-                Some(phrase) => phrase.split_once('"').unwrap_or((phrase, "")),
+            let after = match term.strip_prefix('"') {
+                Some(phrase) => {
+                    let (phrase, after) = phrase.split_once('"').unwrap_or((phrase, ""));
+                    search.add(phrase, is_without);
+                    after
+                }
                 None => {
                     let end = term.find(|letter: char| letter.is_whitespace() || letter == '"');
-                    term.split_at(end.unwrap_or(term.len()))
+                    let (word, after) = term.split_at(end.unwrap_or(term.len()));
+                    match word.eq_ignore_ascii_case("or") && !is_without {
+                        true => search.push_operator(),
+                        false => search.add(word, is_without),
+                    }
+                    after
                 }
             };
-            search.add(term, is_without);
             rest = after.trim_start();
         }
         search
@@ -48,15 +56,19 @@ impl Search {
         if !self.query.is_empty() {
             self.query.push(' ');
         }
-        if term.eq_ignore_ascii_case("or") {
-            return self.query.push_str("or");
-        }
         if is_without {
             self.query.push('-');
         } else {
             self.words.extend(words.iter().map(|word| (*word).to_owned()));
         }
         self.query.extend(["\"", &words.join(" "), "\""]);
+    }
+
+    /// Parts two alternatives; without a term before it, it is nothing.
+    fn push_operator(&mut self) {
+        if !self.query.is_empty() {
+            self.query.push_str(" or");
+        }
     }
 
     /// For `websearch_to_tsquery`.
@@ -145,6 +157,8 @@ mod tests {
             ("http://a.b/c", r#""http a b c""#),
             ("v1.2.3-rc1", r#""v1 2 3 rc1""#),
             (r#"-"two words" three"#, r#"-"two words" "three""#),
+            (r#"bague "or" massif"#, r#""bague" "or" "massif""#),
+            ("OR gold or -or", r#""gold" or -"or""#),
             (r#"one"two"#, r#""one" "two""#),
             ("\" <-> & | ! :* - -- 😀", ""),
             ("", ""),

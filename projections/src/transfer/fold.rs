@@ -312,27 +312,10 @@ fn new_job(recorded: &RecordedEvent, new: NewJob) -> JobRow {
         id: recorded.aggregate_id,
         number,
         owner_id: owner.0,
-        name: String::new(),
-        job_type: String::new(),
-        enabled: false,
-        source_agent_id: spec.source_agent.id.0,
-        source_agent_number: spec.source_agent.number,
-        destination_agent_id: spec.destination_agent.id.0,
-        destination_agent_number: spec.destination_agent.number,
-        source_path: String::new(),
-        destination_path: String::new(),
-        schedule: None,
-        timezone: None,
-        max_attempts: 0,
-        backoff_seconds: 0,
-        overlap: String::new(),
-        description: None,
-        last_run: None,
-        next_run: None,
-        last_transfer_number: None,
         version: recorded.sequence,
         created_at: recorded.recorded_at,
         updated_at: recorded.recorded_at,
+        ..JobRow::default()
     };
     specify(&mut row, spec);
     row.next_run = next_run(&row, recorded.recorded_at);

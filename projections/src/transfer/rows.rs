@@ -116,7 +116,7 @@ impl ReadRow for AgentTokenRow {
 }
 
 /// A job.
-#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, FromRow)]
 pub struct JobRow {
     /// Key.
     pub id: Uuid,

@@ -53,14 +53,16 @@ pub(super) fn headers(outgoing: &Outgoing<'_>, signatures: Signatures) -> Header
     headers
 }
 
-/// The wait that `Retry-After` asks for at `now`: a number of seconds, or a date of HTTP. A date in the past means zero.
+/// The wait that `Retry-After` asks for at `now`: a number of seconds, or a date in one of the three forms
+/// of RFC 9110 or in that of mail. A date in the past means zero.
 pub(super) fn retry_after(value: &str, now: DateTime<Utc>) -> Option<u32> {
     let value = value.trim();
     if !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit()) {
         return Some(value.parse().unwrap_or(u32::MAX));
     }
-    let time = DateTime::parse_from_rfc2822(value).ok()?;
-    let seconds = (time.with_timezone(&Utc) - now).num_milliseconds().max(0).unsigned_abs().div_ceil(1000);
+    let time = httpdate::parse_http_date(value).map(DateTime::from);
+    let time = time.or_else(|_| DateTime::parse_from_rfc2822(value).map(|time| time.to_utc())).ok()?;
+    let seconds = (time - now).num_milliseconds().max(0).unsigned_abs().div_ceil(1000);
     Some(u32::try_from(seconds).unwrap_or(u32::MAX))
 }
 
@@ -126,6 +128,9 @@ mod tests {
             ("99999999999999999999", Some(u32::MAX)),
             ("Mon, 23 Nov 2026 12:01:00 GMT", Some(60)),
             ("Mon, 23 Nov 2026 11:00:00 GMT", Some(0)),
+            ("Monday, 23-Nov-26 12:01:00 GMT", Some(60)),
+            ("Mon Nov 23 12:01:00 2026", Some(60)),
+            ("Mon, 23 Nov 2026 13:01:00 +0100", Some(60)),
             ("soon", None),
             ("-5", None),
             ("1.5", None),

@@ -6,6 +6,7 @@ mod hostile;
 mod instances;
 mod packages;
 mod peers;
+mod secrets;
 
 /// A weather station for the SDK of Signalbox, whose channels follow from its configuration.
 pub const WEATHER: &str = r#"
