@@ -106,6 +106,7 @@ pub struct AlarmFacts {
     pub started_on: DateTime<Utc>,
     pub cleared_on: Option<DateTime<Utc>>,
     pub rule_name: String,
+    /// Of the condition that held, which the rule may not have any more.
     pub threshold: f64,
     pub summary: Option<String>,
     pub channel_name: Option<String>,
@@ -478,8 +479,10 @@ pub async fn alarm_facts(pool: &PgPool, alarms: &[Uuid]) -> Result<Vec<AlarmFact
     sqlx::query_as(
         "SELECT a.id AS alarm_id, a.rule_id, a.channel_id, a.severity, a.reason,
                 coalesce(CASE WHEN a.state <> 'cleared' THEN j.value END, a.value) AS value, a.started_on, a.cleared_on,
-                r.name AS rule_name, r.threshold, r.notify->>'summary' AS summary, c.name AS channel_name, c.unit
-           FROM read.alarms a JOIN read.rules r ON r.id = a.rule_id
+                r.name AS rule_name, coalesce((e.payload->>'threshold')::float8, r.threshold) AS threshold,
+                r.notify->>'summary' AS summary, c.name AS channel_name, c.unit
+           FROM read.alarms a LEFT JOIN events e ON e.position = a.started_position
+                JOIN read.rules r ON r.id = a.rule_id
                 LEFT JOIN ops.alarm_judges j ON j.rule_id = a.rule_id
                 LEFT JOIN read.channels c ON c.id = a.channel_id
           WHERE a.id = ANY($1)",

@@ -5,7 +5,7 @@ use uuid::Uuid;
 use super::{FiredAlarm, Firing, History, Judge, NewRule, Phase, RuleCommand, RuleEvent, RuleSpec, Silence};
 use crate::{
     automation::{
-        DatapointPlace, Reading,
+        Condition, DatapointPlace, Reading,
         alarm::limits::MAX_COMMENT,
         contact::{CONTACT_CLAIM, rules_of_contact},
     },
@@ -55,7 +55,9 @@ impl Decider for Rule {
                 Err(Rejection::conflict("rule_exists", "This rule exists already."))
             }
             (RuleCommand::Judge { readings }, Some(present)) => Ok(present.judge(readings)),
-            (RuleCommand::Act { reading, alarm }, Some(present)) => Ok(present.act(reading, alarm)),
+            (RuleCommand::Act { reading, alarm, condition }, Some(present)) => {
+                Ok(present.act(reading, alarm, condition))
+            }
             (_, None | Some(Present { is_deleted: true, .. })) => Err(Rejection::not_found("Rule")),
             (RuleCommand::Change { changes, after }, Some(present)) => {
                 let (from, to) = (present.spec.clone(), present.spec.with(changes)?);
@@ -176,7 +178,7 @@ impl Present {
     }
 
     /// The firing by `alarm`, unless it was recorded or the cooldown has not passed.
-    fn act(&self, reading: Reading, alarm: FiredAlarm) -> Vec<RuleEvent> {
+    fn act(&self, reading: Reading, alarm: FiredAlarm, condition: Option<Condition>) -> Vec<RuleEvent> {
         let Self { spec, history, .. } = self;
         let cooldown = TimeDelta::seconds(i64::from(spec.cooldown_seconds));
         let is_rested = cooldown.is_zero()
@@ -187,7 +189,7 @@ impl Present {
         vec![RuleEvent::RuleTriggered(Firing {
             reading,
             rule_name: spec.name.clone(),
-            condition: spec.condition,
+            condition: condition.unwrap_or(spec.condition),
             action: spec.action,
             alarm: Some(alarm),
         })]

@@ -42,6 +42,9 @@ pub enum RuleCommand {
         /// The newest value, with the moment as its time.
         reading: Reading,
         alarm: FiredAlarm,
+        /// The one that held, which may have been changed since. Workers of older releases do not say it.
+        #[serde(default)]
+        condition: Option<Condition>,
     },
     /// Hold back the webhooks of its alarms.
     Silence(Silence),

@@ -298,7 +298,8 @@ fn fired(number: u128) -> FiredAlarm {
 /// Lets the alarm `number` act, and returns the arrival times of the values on which the rule fired.
 fn act(rule: &mut Rule, number: u128, milliseconds: i64) -> Vec<DateTime<Utc>> {
     let reading = reading(8, 0, 11.0, at(milliseconds));
-    let events = rule.decide(RuleCommand::Act { reading, alarm: fired(number) }).unwrap();
+    let command = RuleCommand::Act { reading, alarm: fired(number), condition: None };
+    let events = rule.decide(command).unwrap();
     let times = events.iter().map(|event| match event {
         RuleEvent::RuleTriggered(firing) => {
             assert_eq!(firing.alarm, Some(fired(number)));
@@ -320,6 +321,17 @@ fn a_rule_with_an_alarm_does_not_fire_on_values() {
     change(&mut alarming, RuleChanges { alarm, ..Default::default() }, 8).unwrap();
     let values = vec![reading(8, 0, 11.0, at(0)), reading(9, 0, 11.0, at(1))];
     assert_eq!(judge(&mut alarming, values), ["9-0"], "values from before are judged as they were");
+}
+
+#[test]
+fn an_alarm_acts_by_the_condition_that_held() {
+    let mut alarming = rule(RuleSpec { alarm: Some(AlarmSpec::default()), ..spec() });
+    let changes = RuleChanges { threshold: Some(100.0), ..Default::default() };
+    change(&mut alarming, changes, 8).unwrap();
+    let condition = Some(spec().condition);
+    let command = RuleCommand::Act { reading: reading(8, 0, 11.0, at(0)), alarm: fired(1), condition };
+    let [RuleEvent::RuleTriggered(firing)] = &alarming.decide(command).unwrap()[..] else { panic!() };
+    assert_eq!(Some(firing.condition), condition);
 }
 
 #[test]

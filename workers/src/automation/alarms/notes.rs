@@ -9,7 +9,7 @@ use serde_json::Value;
 use signalbox_datapoint_log::{IdKey, Origin, Place, read_row};
 use signalbox_domain::{
     automation::{
-        Alarm, AlarmCommand, AlarmMark, AlarmStep, DatapointPlace, FiredAlarm, JudgedValue, NewAlarm,
+        Alarm, AlarmCommand, AlarmMark, AlarmStep, Condition, DatapointPlace, FiredAlarm, JudgedValue, NewAlarm,
         Reading, Rule, RuleCommand, StepKind,
     },
     kernel::{ChannelId, CommandOutcome, ErrorKind, Rejection},
@@ -42,6 +42,9 @@ enum Note {
         rule_id: Uuid,
         channel_id: ChannelId,
         alarm: FiredAlarm,
+        /// Absent in notes of older releases.
+        #[serde(default)]
+        condition: Option<Condition>,
         at: DateTime<Utc>,
         newest: Option<JudgedValue>,
     },
@@ -96,6 +99,7 @@ pub(super) fn of(facts: &Facts<'_>, steps: Vec<AlarmStep>) -> Vec<Value> {
                     reason: step.reason,
                     rate_window_seconds: step.terms.alarm.rate_window_seconds,
                 },
+                condition: Some(step.terms.condition),
                 at: step.at,
                 newest: step.newest,
             });
@@ -119,12 +123,12 @@ impl Note {
                 let command = AlarmCommand::Record { alarm, marks };
                 settle(context.send::<Alarm>(Alarms::NAME, alarm_id, None, key, &command).await)
             }
-            Self::Act { rule_id, channel_id, alarm, at, newest } => {
+            Self::Act { rule_id, channel_id, alarm, condition, at, newest } => {
                 let Some(reading) = reading(context, channel_id, newest, at).await? else {
                     tracing::info!(rule.id = %rule_id, "no value says for what the rule would act");
                     return Ok(());
                 };
-                let command = RuleCommand::Act { reading, alarm };
+                let command = RuleCommand::Act { reading, alarm, condition };
                 settle(context.send::<Rule>(Alarms::NAME, rule_id, None, key, &command).await)
             }
         }
