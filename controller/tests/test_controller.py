@@ -17,6 +17,7 @@ from signalbox_controller.buffer import Buffer, Value
 from signalbox_controller.packages import PackageError, unpack
 from signalbox_controller.backoff import Backoff
 from signalbox_controller.claimant import Claimant
+from signalbox_controller.host import Host
 from signalbox_controller.running import Running
 from signalbox_controller.service import Channel, Instance, Latest
 from signalbox_controller.settings import Settings, SettingsError, read
@@ -238,6 +239,30 @@ class RunningTest(unittest.IsolatedAsyncioTestCase):
         self.assertIn(self.orders(), (["7.0", "8.0"], ["8.0"]), "an order is carried out once")
         await self.running.stop()
         self.assertEqual(self.orders()[-1], "0.0")
+
+    async def test_an_order_right_before_the_end_keeps_no_output_from_its_safe_state(self) -> None:
+        await self.until(lambda: len(self.buffer))
+        await self.running.stop()
+        self.written.unlink()
+        first = json.dumps(self.running._first()).encode() + b"\n"
+        out, lines = io.StringIO(), asyncio.StreamReader()
+        lines.feed_data(first)
+        host = asyncio.create_task(Host(out).run(lines))
+        await self.until(lambda: '"connected"' in out.getvalue())
+        # Both are there before the instance goes on.
+        lines.feed_data(b'{"write": {"out": 7}}\n')
+        lines.feed_eof()
+        await self.until(host.done)
+        self.assertEqual(self.orders()[-1:], ["0.0"])
+
+    async def test_an_instance_that_is_lost_to_another_controller_leaves_its_outputs(self) -> None:
+        await self.until(lambda: len(self.buffer))
+        self.order(7, 1)
+        await self.until(lambda: "7.0" in self.orders())
+        process = self.running._process
+        assert process is not None
+        await self.running.stop(is_lost=True)
+        self.assertEqual((self.orders(), process.returncode), (["7.0"], 0))
 
     async def test_a_plugin_that_crashes_is_an_error_and_runs_again(self) -> None:
         await self.until(lambda: len(self.buffer))
