@@ -36,7 +36,8 @@ class Plugin(DevicePlugin):
 
 
 class Signalbox:
-    """What a controller sees of it, in memory. Instances have the plugin `output`, which notes in `file` what is done."""
+    """The interface that a controller uses, in memory. Instances have the plugin `output`, which notes its calls in a
+    file."""
 
     def __init__(self, file: Path) -> None:
         self._file = file

@@ -249,7 +249,7 @@ class RunningTest(unittest.IsolatedAsyncioTestCase):
         lines.feed_data(first)
         host = asyncio.create_task(Host(out).run(lines))
         await self.until(lambda: '"connected"' in out.getvalue())
-        # Both are there before the instance goes on.
+        # Both are there before the instance continues.
         lines.feed_data(b'{"write": {"out": 7}}\n')
         lines.feed_eof()
         await self.until(host.done)

@@ -60,7 +60,7 @@ class TakeoverTest(unittest.IsolatedAsyncioTestCase):
         self.service.latest[f"e-{id}"] = (value, f"2026-03-01T10:00:{self._second:02}Z")
 
     def notes(self) -> list[str]:
-        """What was done to the device."""
+        """The calls of the device."""
         return self.notes_file.read_text().split() if self.notes_file.exists() else []
 
     async def until(self, is_so: Callable[[], Any], seconds: float = 60) -> None:

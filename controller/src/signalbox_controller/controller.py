@@ -83,11 +83,11 @@ class Controller:
     async def _sync(self) -> None:
         enabled = {instance.id: instance for instance in await asyncio.to_thread(self._service.instances)}
         instances = {id: one for id, one in enabled.items() if self._is_named(one)}
-        # Nobody runs these. Outputs are safe before claims are given back: whoever claims an instance writes its orders.
+        # No controller runs these. Outputs are safe before claims are returned: the next claimant writes its orders.
         await asyncio.gather(*(self._stop(id) for id in list(self._running) if id not in enabled))
         mine = await self._claim([*instances, *(id for id in self._running if id not in instances)])
         await asyncio.gather(*(self._stop(id, is_lost=True) for id in list(self._running) if id not in mine))
-        # Renamed, so that another controller may run them: given back with the next claim.
+        # Renamed, so that another controller may run them: returned with the next claim.
         await asyncio.gather(*(self._stop(id) for id in list(self._running) if id not in instances))
         packages = await asyncio.to_thread(self._service.packages)
         for instance in instances.values():
