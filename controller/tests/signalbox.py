@@ -48,8 +48,8 @@ class Signalbox:
         self.latest: dict[str, tuple[float, str]] = {}
         self.reports: list[tuple[str, str]] = []
         self.is_away = False
-        # The next claims are recorded, and their answers are lost.
-        self.loses_answers = False
+        # Calls while it was away.
+        self.unanswered = 0
         self.refusals: list[int] = []
         self._lock = threading.Lock()
         handler = type("Handler", (_Handler,), {"signalbox": self})
@@ -79,6 +79,7 @@ class Signalbox:
         """Status and body of an answer."""
         with self._lock:
             if self.is_away:
+                self.unanswered += 1
                 return 503, {"detail": "it is away"}
             match method, path.partition("?")[0].removeprefix("/api/v1").split("/")[1:]:
                 case "GET", ["plugins"]:
@@ -91,7 +92,7 @@ class Signalbox:
                 case "POST", ["plugins", "claims"]:
                     status, answer = self._claim(body)
                     self.refusals += [status] if status != 200 else []
-                    return (503, {"detail": "the answer is lost"}) if self.loses_answers else (status, answer)
+                    return status, answer
                 case "PUT", ["plugins", id, "status"]:
                     self.reports.append((id, body["status"]))
                     return 200, {}
@@ -110,6 +111,8 @@ class Signalbox:
         if not 1 <= len(name.strip()) <= 100:
             return 422, {"detail": "controller must have 1 to 100 characters"}
         sessions = {session, body.get("previous_session")}
+        if any("\0" in text for text in (name, *filter(None, sessions))):
+            return 422, {"detail": "a text holds a character that cannot be stored"}
         if any(holder == name and of not in sessions for holder, of in self.claims.values()):
             return 409, {"detail": "another controller with this name runs"}
         claimed = [id for id in body["instances"] if id in self.instances]

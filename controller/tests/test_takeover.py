@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 from signalbox import Signalbox
 from signalbox_controller.controller import Controller
@@ -145,6 +146,40 @@ class TakeoverTest(unittest.IsolatedAsyncioTestCase):
         await self.until(lambda: noted)
         self.assertEqual(noted[-2:], ["0.0", "disconnected"])
         await run.stop()
+
+    def crash(self, run: Run) -> None:
+        """Ends a controller without a goodbye, as its machine would."""
+        run.controller._say_goodbye = AsyncMock()  # type: ignore[method-assign]
+
+    async def test_a_run_that_never_claimed_keeps_the_claims_of_the_last_one(self) -> None:
+        first = await self.running_with_order()
+        self.crash(first)
+        await first.stop()
+        self.assertIn("i1", self.service.claims)
+        self.service.is_away = True
+        second = self.start()
+        await self.until(lambda: self.service.unanswered > 3)
+        self.crash(second)
+        await second.stop()
+        self.service.is_away = False
+        third = self.start()
+        await self.until(lambda: third.runs("i1"))
+        self.assertEqual(self.service.refusals, [])
+        await third.stop()
+
+    async def test_damaged_files_of_the_name_and_session_are_made_anew(self) -> None:
+        for content in (b"", b"\0" * 36, b"\xff\xfe", b" \n", b"x" * 5000):
+            with self.subTest(content[:3]):
+                state = f"state{len(content)}{content[:1].hex()}"
+                (self.folder / state).mkdir()
+                for name in ("name", "session"):
+                    (self.folder / state / name).write_bytes(content)
+                run = self.start(state)
+                await self.until(lambda run=run: run.runs("i1"))
+                name = (self.folder / state / "name").read_text()
+                self.assertEqual((self.service.claims["i1"][0], len(name)), (name, 36))
+                await run.stop()
+        self.assertEqual(self.service.refusals, [])
 
 
 if __name__ == "__main__":

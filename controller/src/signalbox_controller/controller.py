@@ -32,7 +32,7 @@ class Controller:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._service = Service(settings.url, settings.token, settings.timeout)
-        self._claimant = Claimant.starting(settings.state)
+        self._claimant = Claimant(settings.state)
         self._buffer = Buffer(settings.buffer_file, settings.buffer)
         self._orders = Orders(self._service, self._buffer)
         self._telemetry = Telemetry(settings, self._service)
@@ -102,13 +102,15 @@ class Controller:
     async def _claim(self, instances: list[str]) -> set[str]:
         """Claims instances; returns those that no other controller runs."""
         try:
-            return await asyncio.to_thread(self._service.claim, self._claimant, instances)
+            mine = await asyncio.to_thread(self._service.claim, self._claimant, instances)
         except Refused as error:
             if error.status != _CONFLICT:
                 raise
             # A copy of this controller, with a copy of its folder, has taken over.
             _LOG.error("nothing is run here: %s", error)
             return set()
+        await asyncio.to_thread(self._claimant.confirm)
+        return mine
 
     async def _lost_at_the_end(self) -> set[str]:
         """The instances that another controller has taken over since the last look: a copy takes over at once. Without
