@@ -16,7 +16,7 @@ class Claimant:
     """A controller as it claims instances: its name stays, and each run has a session of its own.
 
     The file `session` holds the last session that has claimed something, since the next run names it to take over
-    these claims. A run that crashes between its first claim and the write is refused by its own claims until they lapse.
+    these claims. After a crash between the first claim and the write, the next run is refused until the claims lapse.
     """
 
     def __init__(self, folder: Path) -> None:
