@@ -701,9 +701,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
     parser.add_argument("--values", type=int, default=3600, help="the least that a device emits on a channel")
-    parser.add_argument(
-        "--kills", type=int, default=4, help="of each part, in each of both parts of the run; of the controller two or more"
-    )
+    kills = "of each part, in each of both parts of the run; of the controller two or more"
+    parser.add_argument("--kills", type=int, default=4, help=kills)
     parser.add_argument("--seed", type=int, default=int(os.environ.get("SEED", "20261125")))
     parser.add_argument("--short", action="store_true", help="without the third check, for the repository's tests")
     parser.add_argument("--keep", action="store_true", help="leaves the folder with logs")
