@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import io
 import json
 import os
+import stat
 import subprocess
 import sys
 import tempfile
 import unittest
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 from signalbox_controller.buffer import Buffer, Value
-from signalbox_controller.packages import PackageError, unpack
+from signalbox_controller.packages import PackageError, Packages, unpack
 from signalbox_controller.backoff import Backoff
 from signalbox_controller.claimant import Claimant
+from signalbox_controller.host import Host
 from signalbox_controller.running import Running
-from signalbox_controller.service import Channel, Instance, Latest
+from signalbox_controller.service import Channel, Instance, Latest, Package, Service
 from signalbox_controller.settings import Settings, SettingsError, read
 
 
@@ -111,10 +117,43 @@ class BufferTest(InFolder):
 
 class ClaimantTest(InFolder):
     def test_a_controller_keeps_its_name_and_takes_over_from_its_last_run(self) -> None:
-        first, second = Claimant.starting(self.folder), Claimant.starting(self.folder)
+        first = Claimant(self.folder)
+        first.confirm()
+        second = Claimant(self.folder)
         self.assertEqual((first.name, first.session), (second.name, second.previous))
         self.assertEqual(first.previous, "")
         self.assertNotEqual(first.session, second.session)
+
+    def test_a_session_is_replaced_when_the_next_one_has_claimed(self) -> None:
+        first = Claimant(self.folder)
+        first.confirm()
+        self.assertEqual([Claimant(self.folder).previous for _ in range(3)], [first.session] * 3)
+
+    def test_files_are_on_disk_before_they_have_their_names(self) -> None:
+        done: list[str] = []
+
+        def note(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+            def noted(*arguments: Any) -> Any:
+                if name == "sync":
+                    kind = "folder" if stat.S_ISDIR(os.fstat(arguments[0]).st_mode) else "file"
+                    done.append(f"sync of the {kind}")
+                else:
+                    done.append(name)
+                return call(*arguments)
+
+            return noted
+
+        with patch("os.fsync", note("sync", os.fsync)), patch.object(Path, "replace", note("rename", Path.replace)):
+            Claimant(self.folder).confirm()
+        self.assertEqual(done, ["sync of the file", "rename", "sync of the folder"] * 2)
+
+    def test_a_session_that_cannot_be_written_is_tried_again(self) -> None:
+        claimant = Claimant(self.folder)
+        with patch.object(Path, "replace", side_effect=OSError(28, "No space left on device")):
+            claimant.confirm()
+        self.assertEqual(Claimant(self.folder).previous, "")
+        claimant.confirm()
+        self.assertEqual(Claimant(self.folder).previous, claimant.session)
 
 
 class BackoffTest(unittest.TestCase):
@@ -140,6 +179,19 @@ class PackagesTest(InFolder):
     def test_a_wheel_is_unpacked(self) -> None:
         unpack(self.wheel("plugin/__init__.py"), self.folder)
         self.assertEqual((self.folder / "plugin/__init__.py").read_text(), "x = 1")
+
+    def test_a_package_is_on_disk_before_it_has_its_name(self) -> None:
+        wheel = self.wheel("plugin.py")
+        package = Package("p", hashlib.sha256(wheel).hexdigest(), ("plugin",))
+        seen: list[list[str]] = []
+        service = Service("http://127.0.0.1:1", "t", 1)
+        with (
+            patch.object(service, "wheel", return_value=wheel),
+            patch("os.sync", lambda: seen.append([path.name for path in self.folder.rglob("*")])),
+        ):
+            folder = Packages(self.folder, service).fetch(package)
+        self.assertTrue(folder.is_dir())
+        self.assertEqual(("plugin.py" in seen[0], folder.name in seen[0]), (True, False))
 
     def test_nothing_leaves_the_folder(self) -> None:
         for name in ("../x", "/x", "a/../../x", "a\\..\\x"):
@@ -238,6 +290,30 @@ class RunningTest(unittest.IsolatedAsyncioTestCase):
         self.assertIn(self.orders(), (["7.0", "8.0"], ["8.0"]), "an order is carried out once")
         await self.running.stop()
         self.assertEqual(self.orders()[-1], "0.0")
+
+    async def test_an_order_right_before_the_end_keeps_no_output_from_its_safe_state(self) -> None:
+        await self.until(lambda: len(self.buffer))
+        await self.running.stop()
+        self.written.unlink()
+        first = json.dumps(self.running._first()).encode() + b"\n"
+        out, lines = io.StringIO(), asyncio.StreamReader()
+        lines.feed_data(first)
+        host = asyncio.create_task(Host(out).run(lines))
+        await self.until(lambda: '"connected"' in out.getvalue())
+        # Both are there before the instance continues.
+        lines.feed_data(b'{"write": {"out": 7}}\n')
+        lines.feed_eof()
+        await self.until(host.done)
+        self.assertEqual(self.orders()[-1:], ["0.0"])
+
+    async def test_an_instance_that_is_lost_to_another_controller_leaves_its_outputs(self) -> None:
+        await self.until(lambda: len(self.buffer))
+        self.order(7, 1)
+        await self.until(lambda: "7.0" in self.orders())
+        process = self.running._process
+        assert process is not None
+        await self.running.stop(is_lost=True)
+        self.assertEqual((self.orders(), process.returncode), (["7.0"], 0))
 
     async def test_a_plugin_that_crashes_is_an_error_and_runs_again(self) -> None:
         await self.until(lambda: len(self.buffer))

@@ -9,6 +9,7 @@ const until = (time) => new Promise((resolve) => { setTimeout(resolve, Math.max(
 /** Follows orders in lines of JSON; `put` gives a number with its time to both channels, and says whether it could. */
 export async function serve(put) {
   const emitted = [];
+  let isStopping = false;
   const emitOne = async (number) => {
     const time = Date.now();
     while (!put(number, time)) {
@@ -22,13 +23,16 @@ export async function serve(put) {
     if ('emit' in order) {
       void (async () => {
         let due = performance.now();
-        for (let number = order.first; number < order.first + order.emit; number += 1) {
+        isStopping = false;
+        for (let number = order.first; !isStopping; number += 1) {
           await emitOne(number);
           due += order.interval * 1000;
           await until(due);
         }
         say({ done: true });
       })();
+    } else if ('stop' in order) {
+      isStopping = true;
     } else if ('value' in order) {
       await emitOne(order.value);
       say({ done: true });

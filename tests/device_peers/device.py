@@ -1,6 +1,7 @@
 """The part that all devices of `run.py` share: orders and answers as lines of JSON.
 
-    {"emit": 3600, "first": 0, "interval": 0.05}   emits so many numbers on both channels, then says {"done": true}
+    {"emit": true, "first": 0, "interval": 0.05}   emits numbers on both channels
+    {"stop": true}                                 ends that after a number, then says {"done": true}
     {"value": 77}                                  emits this number
     {"report": true}                               answers {"emitted": [[0, 1770000000000], …]}: numbers and times
 
@@ -10,6 +11,7 @@ A command from Signalbox is said as {"commanded": value}. A device ends with its
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import sys
 import time
@@ -34,6 +36,7 @@ class Device:
 
     def __init__(self) -> None:
         self.emitted: list[tuple[int, int]] = []
+        self.is_stopping = False
 
     async def start(self, settings: dict[str, Any]) -> None:
         """Listens or connects."""
@@ -42,13 +45,19 @@ class Device:
         """Gives a number to both channels; whether the device could."""
         raise NotImplementedError
 
-    async def emit(self, first: int, count: int, interval: float) -> None:
-        """Gives out numbers, at a steady pace."""
+    async def emit(self, first: int, interval: float) -> None:
+        """Gives out numbers, at a steady pace, until it is to stop."""
         due = time.monotonic()
-        for number in range(first, first + count):
+        for number in itertools.count(first):
             await self.emit_one(number)
+            if self.is_stopping:
+                return
             due += interval
             await asyncio.sleep(max(due - time.monotonic(), 0.001))
+
+    def stop(self) -> None:
+        """Makes `emit` end."""
+        self.is_stopping = True
 
     async def emit_one(self, number: int) -> None:
         """Gives out a number as soon as the device can, with the time of the first attempt: a birth may carry it already."""
@@ -69,9 +78,12 @@ class Device:
         while line := await reader.readline():
             order = json.loads(line)
             if "emit" in order:
+                self.is_stopping = False
                 task = asyncio.create_task(self._emit(order))
                 emitting.add(task)
                 task.add_done_callback(emitting.discard)
+            elif "stop" in order:
+                self.stop()
             elif "value" in order:
                 await self.emit_one(order["value"])
                 say(done=True)
@@ -79,5 +91,5 @@ class Device:
                 say(emitted=self.emitted)
 
     async def _emit(self, order: dict[str, Any]) -> None:
-        await self.emit(order["first"], order["emit"], order["interval"])
+        await self.emit(order["first"], order["interval"])
         say(done=True)

@@ -13,6 +13,7 @@ from pymodbus.simulator import DataType, SimData, SimDevice
 
 HOLDING, INPUT = 3, 4
 SET = 100
+NO_END = 1 << 30
 
 
 class ModbusDevice(Device):
@@ -53,11 +54,17 @@ class ModbusDevice(Device):
             self.ended.set()
         return number
 
-    async def emit(self, first: int, count: int, interval: float) -> None:
+    async def emit(self, first: int, interval: float) -> None:
         self.ended.clear()
         self.next = dict.fromkeys(self.next, first)
-        self.end = first + count
+        self.end = NO_END
         await self.ended.wait()
+
+    def stop(self) -> None:
+        # Both channels end with the same number: the one that is behind is read once more.
+        self.end = max(self.next.values())
+        if min(self.next.values()) >= self.end:
+            self.ended.set()
 
     async def emit_one(self, number: int) -> None:
         self.present = number

@@ -46,6 +46,11 @@ def until(what: str, attempt: Callable[[], Any], seconds: float = 90) -> Any:
         time.sleep(0.1)
 
 
+def millis() -> int:
+    """The time as the devices note it."""
+    return time.time_ns() // 1_000_000
+
+
 def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))

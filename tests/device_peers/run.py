@@ -5,14 +5,16 @@
 
 Starts PROGRAM (`signalbox`) with servers of its own, a gateway and a controller that are killed with SIGKILL, two
 mosquittos, and devices by paho-mqtt, pysparkplug, sparkplug-client, asyncua, node-opcua and pymodbus, each of which emits
-VALUES numbers on two channels at 20 a second. Checked are, with figures as a table:
+at least VALUES numbers on two channels at 20 a second, from before the first kill until everything is back after the last
+one. Checked are, with figures as a table:
 
 1. while the gateway is killed: no value of Sparkplug, OPC UA and Modbus is missing or stored twice;
 2. while the gateway, the controller and the brokers are killed or stopped: no value of MQTT with QoS 1 is missing or
    stored twice; of the others none is stored twice, none is missing that was in the controller's buffer, and each missing
    one lies in a gap that the state of the device has named;
 3. after a kill of the controller, present values are read again;
-4. commands arrive at the devices, before and after all that.
+4. commands arrive at the devices, before and after all that;
+5. every device has emitted numbers before and after each kill.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ from datetime import datetime
 from pathlib import Path
 
 from peers import INTERVAL, Peer, broker, peers
-from processes import BEGUN, SLOW, Controller, Failed, Part, Service, log, until
+from processes import BEGUN, SLOW, Controller, Failed, Part, Service, log, millis, until
 
 # Numbers of the second part, and those that are set at last.
 SECOND, PRESENT = 100_000, 900_000
@@ -56,6 +58,10 @@ class Run:
         self.parts: list[Part] = [self.service.inner, self.broker, self.sparkplug_broker]
         self.synced: set[tuple[str, datetime, float]] = set()
         self.kills: Counter[str] = Counter()
+        # Of the kills of a part of the run: kind, and milliseconds at which it began and all was back.
+        self.killed: list[tuple[str, int, int]] = []
+        # Numbers of each device in this part of the run.
+        self.counts: dict[str, int] = {}
         self.command = 0
         self.watching = threading.Event()
         self.table: list[str] = []
@@ -116,10 +122,10 @@ class Run:
         self.gateway.start()
         self.service.until_gateway_answers()
 
-    def kill_controller(self) -> None:
+    def kill_controller(self, with_instances: bool) -> None:
+        """Kills it alone, or with the processes of its instances, as when its machine fails."""
         before = self._connections()
-        # Alone, or with the processes of its instances, as when its machine fails.
-        self.synced |= self.controller.kill(with_instances=self.random.random() < 0.5)
+        self.synced |= self.controller.kill(with_instances)
         time.sleep(self.random.uniform(0.0, 2.0))
         self.controller.start()
         self._until_new(before, self.peers)
@@ -147,17 +153,47 @@ class Run:
                 until(f"{peer.name} names its gap ({peer.state})", lambda peer=peer: peer.gaps - before[peer.name])
         self.until_connected()
 
-    def disturb(self, kinds: list[str], is_done: Callable[[], bool]) -> None:
-        """Kills parts at random moments while values are emitted; one that is not back yet makes the next wait."""
+    def disturb(self, kinds: list[str], first: int, emitting: list[Peer]) -> None:
+        """Kills parts at random moments while values are emitted; one that is not back yet makes the next wait. Returns
+        when each device has emitted enough values, and some after the last kill."""
+        self.killed = []
+        self._until_emitting(emitting, first)
         begun, span = time.monotonic(), self.options.values * INTERVAL
         moments = sorted(self.random.uniform(0.05, 0.9) * span for _ in kinds)
-        kill = {"gateway": self.kill_gateway, "controller": self.kill_controller, "broker": self.stop_broker,
-                "sparkplug broker": self.kill_sparkplug_broker}  # fmt: skip
+        kill: dict[str, Callable[[], None]] = {
+            "gateway": self.kill_gateway,
+            "controller": lambda: self.kill_controller(with_instances=False),
+            "controller with instances": lambda: self.kill_controller(with_instances=True),
+            "broker": self.stop_broker,
+            "sparkplug broker": self.kill_sparkplug_broker,
+        }
         for kind, moment in zip(kinds, moments, strict=True):
             time.sleep(max(begun + moment - time.monotonic(), 0.0))
-            log(f"{kind}{' (after the last value)' if is_done() else ''}")
+            log(kind)
+            at = millis()
             kill[kind]()
+            self.killed.append((kind, at, millis()))
             self.kills[kind] += 1
+        self._until_emitting(emitting, first + self.options.values - 1)
+
+    def _until_emitting(self, emitting: list[Peer], least: int) -> None:
+        """Waits until each device has emitted this number or a later one, and one that it began after this moment."""
+        now, seconds = millis(), 120 + self.options.values * INTERVAL * 3
+
+        def has_emitted(peer: Peer) -> bool:
+            peer.say(report=True)
+            number, time = max(map(tuple, peer.answer()["emitted"]), default=(-1, 0))
+            return number >= least and time > now
+
+        for peer in emitting:
+            until(f"{peer.name} emits ({peer.state})", lambda peer=peer: has_emitted(peer), seconds)
+
+    def check_kills(self, times: dict[str, dict[int, int]]) -> None:
+        """Each kill has hit while all devices emitted."""
+        for kind, begun, ended in self.killed:
+            for name, of_numbers in times.items():
+                if not min(of_numbers.values()) < begun < ended < max(of_numbers.values()):
+                    raise Failed(f"{name} has emitted nothing before or after a kill: {kind}")
 
     # Checks.
 
@@ -174,24 +210,28 @@ class Run:
             )
         log(f"the command {self.command} has arrived at all devices")
 
-    def emit(self, first: int, emitting: list[Peer]) -> Callable[[], bool]:
+    def emit(self, first: int, emitting: list[Peer]) -> None:
         for peer in emitting:
-            peer.say(emit=self.options.values, first=first, interval=INTERVAL)
-        return lambda: all(not peer.answers.empty() for peer in emitting)
+            peer.say(emit=True, first=first, interval=INTERVAL)
 
-    def until_emitted(self, emitting: list[Peer]) -> dict[str, dict[int, int]]:
-        """Waits for the last value; returns the times of all, by number."""
+    def until_emitted(self, first: int, emitting: list[Peer]) -> dict[str, dict[int, int]]:
+        """Stops the devices; returns the times of all values, by number."""
         times = {}
         for peer in emitting:
-            if "done" not in peer.answer(120 + self.options.values * INTERVAL * 3):
+            peer.say(stop=True)
+        for peer in emitting:
+            if "done" not in peer.answer():
                 raise Failed(f"{peer.name} does not emit")
             peer.say(report=True)
-            times[peer.name] = dict(peer.answer()["emitted"])
+            times[peer.name] = {number: time for number, time in peer.answer()["emitted"] if number >= first}
+            self.counts[peer.name] = count = len(times[peer.name])
+            if sorted(times[peer.name]) != list(range(first, first + count)) or count < self.options.values:
+                raise Failed(f"{peer.name} has emitted {count} numbers, and is to emit {self.options.values} or more")
         log("all values are emitted")
         return times
 
     def stored(self, peer: Peer, channel: str, first: int) -> list[tuple[datetime, float]]:
-        end = first + self.options.values
+        end = first + self.counts[peer.name]
         return [(at, value) for at, value in self.points.get(peer.events[channel], []) if first <= value < end]
 
     def until_stored(self, first: int, emitting: list[Peer], exact: Callable[[Peer], bool]) -> None:
@@ -206,8 +246,8 @@ class Run:
                 for channel in peer.channels:
                     count = len(self.stored(peer, channel, first))
                     total += count
-                    whole = whole and (count >= self.options.values or not exact(peer))
-            if total >= self.options.values * sum(len(peer.channels) for peer in emitting):
+                    whole = whole and (count >= self.counts[peer.name] or not exact(peer))
+            if total >= sum(self.counts[peer.name] * len(peer.channels) for peer in emitting):
                 return True
             if total != last[0]:
                 last = (total, time.monotonic())
@@ -239,9 +279,9 @@ class Run:
         found = [value for _, value in self.stored(peer, channel, first)]
         counts = Counter(int(value) for value in found)
         twice = sorted(number for number, count in counts.items() if count > 1)
-        missing = [number for number in range(first, first + self.options.values) if number not in counts]
+        missing = [number for number in range(first, first + self.counts[peer.name]) if number not in counts]
         unnamed = [number for number in missing if times is None or not peer.is_covered(times.get(number, 0))]
-        figures = (self.options.values, len(counts), len(missing), len(twice), len(peer.gaps), len(unnamed))
+        figures = (self.counts[peer.name], len(counts), len(missing), len(twice), len(peer.gaps), len(unnamed))
         self.table.append(ROW.format(part, peer.name, channel, *figures))
         faults = []
         if twice or unnamed:
@@ -283,15 +323,20 @@ class Run:
         self.start()
         self.check_commands()
         unkept = [peer for peer in self.peers if not peer.keeps]
-        is_done = self.emit(0, unkept)
-        self.disturb(["gateway"] * self.options.kills, is_done)
-        times = self.until_emitted(unkept)
+        self.emit(0, unkept)
+        self.disturb(["gateway"] * self.options.kills, 0, unkept)
+        times = self.until_emitted(0, unkept)
+        self.check_kills(times)
         self.check("gateway", 0, unkept, lambda _: True, times)
-        kinds = ["gateway", "controller", "broker", "sparkplug broker"] * self.options.kills
+        kills = self.options.kills
+        # Both kinds of controller kills, also in a run with one kill of each part.
+        controllers = ["controller", "controller with instances"] * kills
+        kinds = ["gateway", "broker", "sparkplug broker"] * kills + controllers[: max(kills, 2)]
         self.random.shuffle(kinds)
-        is_done = self.emit(SECOND, self.peers)
-        self.disturb(kinds, is_done)
-        times = self.until_emitted(self.peers)
+        self.emit(SECOND, self.peers)
+        self.disturb(kinds, SECOND, self.peers)
+        times = self.until_emitted(SECOND, self.peers)
+        self.check_kills(times)
         self.check("all", SECOND, self.peers, lambda peer: peer.keeps, times)
         self.check_synced()
         if not self.options.short:
@@ -310,8 +355,9 @@ class Run:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program")
-    parser.add_argument("--values", type=int, default=3600)
-    parser.add_argument("--kills", type=int, default=4, help="of each part, in each of both parts of the run")
+    parser.add_argument("--values", type=int, default=3600, help="the least that a device emits on a channel")
+    kills = "of each part, in each of both parts of the run; of the controller two or more"
+    parser.add_argument("--kills", type=int, default=4, help=kills)
     parser.add_argument("--seed", type=int, default=int(os.environ.get("SEED", "20261125")))
     parser.add_argument("--short", action="store_true", help="without the third check, for the repository's tests")
     parser.add_argument("--keep", action="store_true", help="leaves the folder with logs")

@@ -21,6 +21,8 @@ from .telemetry import Telemetry
 
 _LOG = logging.getLogger("signalbox.controller")
 _LAST_SECONDS = 5.0
+# Outputs wait for their safe state so long at most.
+_CHECK_SECONDS = 3.0
 _CONFLICT = 409
 
 
@@ -30,7 +32,7 @@ class Controller:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._service = Service(settings.url, settings.token, settings.timeout)
-        self._claimant = Claimant.starting(settings.state)
+        self._claimant = Claimant(settings.state)
         self._buffer = Buffer(settings.buffer_file, settings.buffer)
         self._orders = Orders(self._service, self._buffer)
         self._telemetry = Telemetry(settings, self._service)
@@ -51,7 +53,10 @@ class Controller:
             for task in (stopping, *tasks):
                 task.cancel()
             ended = await asyncio.gather(*tasks, return_exceptions=True)
-            await asyncio.gather(*(running.stop() for running in self._running.values()))
+            lost = await self._lost_at_the_end()
+            await asyncio.gather(*(running.stop(id in lost) for id, running in self._running.items()))
+            for id in lost:
+                del self._running[id]
             await self._say_goodbye()
             await self._telemetry.close()
             self._buffer.close()
@@ -76,27 +81,48 @@ class Controller:
             await asyncio.sleep(self._settings.sync)
 
     async def _sync(self) -> None:
-        instances = {instance.id: instance for instance in await asyncio.to_thread(self._service.instances)}
-        if self._settings.instances:
-            instances = {id: one for id, one in instances.items() if one.name in self._settings.instances}
+        enabled = {instance.id: instance for instance in await asyncio.to_thread(self._service.instances)}
+        instances = {id: one for id, one in enabled.items() if self._is_named(one)}
+        # No controller runs these. Outputs are safe before claims are returned: the next claimant writes its orders.
+        await asyncio.gather(*(self._stop(id) for id in list(self._running) if id not in enabled))
+        mine = await self._claim([*instances, *(id for id in self._running if id not in instances)])
+        await asyncio.gather(*(self._stop(id, is_lost=True) for id in list(self._running) if id not in mine))
+        # Renamed, so that another controller may run them: returned with the next claim.
+        await asyncio.gather(*(self._stop(id) for id in list(self._running) if id not in instances))
+        packages = await asyncio.to_thread(self._service.packages)
+        for instance in instances.values():
+            if instance.id in mine:
+                await self._ensure(instance, packages)
+        await asyncio.to_thread(self._packages.keep_only, packages)
+
+    def _is_named(self, instance: Instance) -> bool:
+        """Whether the settings let this controller run it."""
+        return not self._settings.instances or instance.name in self._settings.instances
+
+    async def _claim(self, instances: list[str]) -> set[str]:
+        """Claims instances; returns those that no other controller runs."""
         try:
-            mine = await asyncio.to_thread(self._service.claim, self._claimant, list(instances))
+            mine = await asyncio.to_thread(self._service.claim, self._claimant, instances)
         except Refused as error:
             if error.status != _CONFLICT:
                 raise
             # A copy of this controller, with a copy of its folder, has taken over.
             _LOG.error("nothing is run here: %s", error)
-            mine = set()
-        packages = await asyncio.to_thread(self._service.packages)
-        for id in [id for id in self._running if id not in instances]:
-            await self._stop(id)
-        for id in [id for id in self._running if id not in mine]:
-            # Another controller speaks of it now.
-            await self._stop(id, say_so=False)
-        instances = {id: one for id, one in instances.items() if id in mine}
-        for instance in instances.values():
-            await self._ensure(instance, packages)
-        await asyncio.to_thread(self._packages.keep_only, packages)
+            return set()
+        await asyncio.to_thread(self._claimant.confirm)
+        return mine
+
+    async def _lost_at_the_end(self) -> set[str]:
+        """The instances that another controller has taken over since the last look: a copy takes over at once. Without
+        an answer there are none, so that a stop is safe."""
+        try:
+            async with asyncio.timeout(_CHECK_SECONDS):
+                enabled = {instance.id for instance in await asyncio.to_thread(self._service.instances)}
+                claimed = [id for id in self._running if id in enabled]
+                return set(claimed) - (await self._claim(claimed) if claimed else set())
+        except (Away, Refused, TimeoutError) as error:
+            _LOG.warning("Signalbox does not say whether another controller has taken over: %s", error)
+            return set()
 
     async def _ensure(self, instance: Instance, packages: list[Package]) -> None:
         """Runs an instance as it is to be run."""
@@ -124,12 +150,13 @@ class Controller:
                 return await asyncio.to_thread(self._packages.fetch, package)
         raise PackageError(f"no package offers the plugin {instance.plugin}")
 
-    async def _stop(self, id: str, say_so: bool = True) -> None:
+    async def _stop(self, id: str, is_lost: bool = False) -> None:
         running = self._running.pop(id, None)
         if running is not None:
-            await running.stop()
-            _LOG.info("%s: stopped", running.instance.name)
-            if say_so:
+            await running.stop(is_lost)
+            _LOG.info("%s: %s", running.instance.name, "left to another controller" if is_lost else "stopped")
+            if not is_lost:
+                # The other controller reports it otherwise.
                 await self._try_to(self._service.report, id, "inactive", None)
 
     # Values.
@@ -219,7 +246,7 @@ class Controller:
                     pass
                 for id in self._running:
                     await asyncio.to_thread(self._service.report, id, "inactive", None)
-                await asyncio.to_thread(self._service.claim, self._claimant, [])
+                await self._claim([])
                 await asyncio.to_thread(self._service.log, "Controller stopped", "warning")
         except (Away, Refused, TimeoutError) as error:
             _LOG.warning("Signalbox does not answer at the end (%s): %d values stay on disk", error, len(self._buffer))

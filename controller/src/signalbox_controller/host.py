@@ -4,7 +4,8 @@ A plugin that hangs, crashes or brings modules that clash with another's harms i
 sends it lines of JSON: first the instance (`instance`, `plugin`, `folder`, `config`) and the destination of values
 (`events` by channel, `buffer`), then `{"write": {channel: value}}`. It writes values to the buffer before it reports them, and
 answers with `{"status": …, "error": …}` and `{"kept": number of values}`. When its input ends, also because
-the controller was killed, it brings its outputs into their safe state and ends.
+the controller was killed, it brings its outputs into their safe state and ends. After `{"release": true}` it ends and
+leaves the outputs as they are, since another controller writes them.
 """
 
 from __future__ import annotations
@@ -64,15 +65,19 @@ class Host:
         """Runs until the input ends."""
         first = json.loads(await lines.readline())
         live = asyncio.create_task(self._live(first))
+        is_released = False
         try:
-            while line := await lines.readline():
-                self._requested.update(json.loads(line)["write"])
-                self._changed.set()
+            while not is_released and (line := await lines.readline()):
+                message = json.loads(line)
+                is_released = "release" in message
+                if not is_released:
+                    self._requested.update(message["write"])
+                    self._changed.set()
         finally:
             live.cancel()
             await asyncio.gather(live, return_exceptions=True)
             if self._plugin is not None:
-                await self._plugin.disconnect()
+                await (self._plugin.release() if is_released else self._plugin.disconnect())
 
     async def _live(self, first: dict[str, Any]) -> None:
         """Connects, and connects again when the device is lost."""
@@ -149,8 +154,10 @@ class Host:
                 if failures >= 3:
                     raise RuntimeError(plugin.last_error or "the device does not answer")
                 due = max(due + interval, clock())
+            # Not `wait_for`, which loses the cancellation at the end when an order has just arrived.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), max(due - clock(), 0.0))
+                async with asyncio.timeout(max(due - clock(), 0.0)):
+                    await self._changed.wait()
 
     async def _read(self, plugin: DevicePlugin, channels: list[str]) -> int:
         """Reads the channels, buffers their values and returns their number."""

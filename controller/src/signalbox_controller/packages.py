@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import shutil
 import stat
 import tempfile
@@ -46,6 +47,8 @@ class Packages:
         whole = Path(tempfile.mkdtemp(dir=self._folder))
         try:
             unpack(wheel, whole)
+            # A folder of this name is used as it is: after a power failure its files must not be empty.
+            os.sync()
             whole.rename(folder)
         finally:
             shutil.rmtree(whole, ignore_errors=True)

@@ -54,8 +54,11 @@ class Running:
         if values:
             self._say({"write": values})
 
-    async def stop(self) -> None:
-        """Lets the instance bring its outputs into their safe state, and ends its process."""
+    async def stop(self, is_lost: bool = False) -> None:
+        """Lets the instance bring its outputs into their safe state, and ends its process. One that is lost to another
+        controller leaves its outputs to that one, which would not write them again."""
+        if is_lost:
+            self._say({"release": True})
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
@@ -136,7 +139,9 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     if process.stdin is not None:
         process.stdin.close()
     try:
-        await asyncio.wait_for(process.wait(), _STOP_SECONDS)
+        # Not `wait_for`, which loses the cancellation of `stop` when the process has just ended.
+        async with asyncio.timeout(_STOP_SECONDS):
+            await process.wait()
     except TimeoutError:
         process.kill()
         await process.wait()

@@ -183,10 +183,18 @@ class DevicePlugin(ABC):
 
     async def disconnect(self) -> None:
         """Puts outputs into their safe state and lets go of the device."""
+        await self._let_go(is_safe=True)
+
+    async def release(self) -> None:
+        """Lets go of the device and leaves its outputs as they are: another controller writes them now."""
+        await self._let_go(is_safe=False)
+
+    async def _let_go(self, is_safe: bool) -> None:
         if self._state not in _CONNECTED:
             return
         self._state = PluginState.DISCONNECTING
-        await self._write_safe_values()
+        if is_safe:
+            await self._write_safe_values()
         try:
             if not self.is_demo_mode:
                 await self._do_disconnect()

@@ -27,8 +27,8 @@ pub(crate) const MAX_INSTANCES: usize = 1000;
 pub(crate) struct ClaimsIn {
     /// Which controller, 1 to 100 characters; the same one after it was started again.
     controller: String,
-    /// Names this run of it, 1 to 100 characters: a second controller of the same name is refused then. Without it, controllers of
-    /// one name count as one.
+    /// Names this run of it, 1 to 100 characters: a run whose `previous_session` names the one that holds claims takes over, and of two
+    /// runs of one name the other one is refused. Without it, controllers of one name count as one.
     session: Option<String>,
     /// The session of its last run, whose claims this run takes over.
     previous_session: Option<String>,

@@ -17,6 +17,7 @@ macro_rules! files {
 const FILES: &[(&str, &str)] = files![
     "signalbox_plugins/__init__.py",
     "signalbox_plugins/builtin/__init__.py",
+    "signalbox_plugins/builtin/files.py",
     "signalbox_plugins/builtin/modbus.py",
     "signalbox_plugins/builtin/mqtt.py",
     "signalbox_plugins/builtin/mqtt_settings.py",

@@ -23,13 +23,13 @@ from ..config import PluginMeta
 from ..errors import PluginConfigError, PluginConnectionError
 from ..plugin import ChannelValue
 from ..push import Delivery, Message, PushPlugin, Reading
+from .files import UnusableFileError, content_of, path_of
 from .mqtt_settings import MqttConfig, Topic
 from .signals import (
     Rejections,
     Unreadable,
     at_pointer,
     descriptors,
-    file_of,
     installed,
     moment,
     number,
@@ -126,7 +126,8 @@ class MqttPlugin(PushPlugin):
         self._unconfirmed, self._barrier, self._subscribing = [], None, None
         self._connected: asyncio.Future[bool] = loop.create_future()
         try:
-            self._client = client = self._make_client(loop)
+            context = await _tls(self.config) if self.config.tls else None
+            self._client = client = self._make_client(loop, context)
             await asyncio.to_thread(self._open, client)
             client.loop_start()
             async with asyncio.timeout(_CONNECT_SECONDS):
@@ -160,7 +161,7 @@ class MqttPlugin(PushPlugin):
         clean = MQTT_CLEAN_START_FIRST_ONLY if not config.qos else False
         client.connect(config.host, config.port, config.keep_alive, clean_start=clean, properties=properties)
 
-    def _make_client(self, loop: asyncio.AbstractEventLoop) -> Any:
+    def _make_client(self, loop: asyncio.AbstractEventLoop, context: ssl.SSLContext | None) -> Any:
         from paho.mqtt.client import Client, MQTTv5, MQTTv311
         from paho.mqtt.enums import CallbackAPIVersion
 
@@ -177,8 +178,8 @@ class MqttPlugin(PushPlugin):
         client.connect_timeout = _CONNECT_SECONDS
         if config.username:
             client.username_pw_set(config.username, config.password or None)
-        if config.tls:
-            client.tls_set_context(_tls(config))
+        if context is not None:
+            client.tls_set_context(context)
         if config.host_id and config.metrics:
             self._state_since = round(time.time() * 1000)
             client.will_set(self._state_topic(), self._state_message(False), qos=1, retain=True)
@@ -387,21 +388,35 @@ class MqttPlugin(PushPlugin):
             self._send_rebirths()
 
 
-def _tls(config: MqttConfig) -> ssl.SSLContext:
-    """Verifies the broker's certificate and host name. Raises `OSError` for files that cannot be used."""
+async def _tls(config: MqttConfig) -> ssl.SSLContext:
+    """Verifies the broker's certificate and host name. Raises `UnusableFileError`."""
+    authorities = await content_of("ca_file", config.ca_file) if config.ca_file else b""
+    own = key = b""
+    if config.certificate_file:
+        own = await content_of("certificate_file", config.certificate_file)
+        key = await content_of("key_file", config.key_file)
+    return await asyncio.to_thread(_context, config, authorities, own, key)
+
+
+def _context(config: MqttConfig, authorities: bytes, own: bytes, key: bytes) -> ssl.SSLContext:
     try:
-        context = ssl.create_default_context(cafile=file_of("ca_file", config.ca_file) if config.ca_file else None)
+        with path_of(authorities) as path:
+            context = ssl.create_default_context(cafile=path if config.ca_file else None)
     except ssl.SSLError as error:
-        raise OSError(f"ca_file: {config.ca_file} holds no certificate in PEM") from error
+        remedy = "name a file with the certificates of CAs, or the broker's own"
+        raise UnusableFileError("ca_file", config.ca_file, "holds no certificate in PEM", remedy) from error
     # The broker's own certificate in `ca_file` is trusted, also one that an unknown CA has signed.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if config.certificate_file:
-        certificate, key = file_of("certificate_file", config.certificate_file), file_of("key_file", config.key_file)
         try:
-            # A key with a passphrase is refused: the library would ask for it at the terminal.
-            context.load_cert_chain(certificate, key, password="")
+            with path_of(own) as certificate_path, path_of(key) as key_path:
+                # A key with a passphrase is refused: the library would ask for it at the terminal.
+                context.load_cert_chain(certificate_path, key_path, password="")
         except ssl.SSLError as error:
-            raise OSError(f"certificate_file and key_file are not a certificate with its key: {error}") from error
+            files = f"{config.certificate_file} and {config.key_file}"
+            why = f"are not a certificate with its key, without a passphrase, in PEM ({error})"
+            remedy = "name the files of one certificate"
+            raise UnusableFileError("certificate_file and key_file", files, why, remedy) from error
     return context
 
 

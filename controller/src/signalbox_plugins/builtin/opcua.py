@@ -14,7 +14,8 @@ from ..config import Field, PluginInstanceConfig, PluginMeta
 from ..errors import PluginConfigError, PluginConnectionError
 from ..plugin import ChannelValue
 from ..push import Delivery, PushPlugin, Reading
-from .signals import Rejections, Signal, Unreadable, descriptors, file_of, installed, number, plausible
+from .files import UnusableFileError, content_of
+from .signals import Rejections, Signal, Unreadable, descriptors, installed, number, plausible
 
 _TIMEOUT = 10.0
 _PACKAGES = "asyncua"
@@ -287,16 +288,17 @@ class OpcUaPlugin(PushPlugin):
 
 async def _of_file(setting: str, path: str, load: Any) -> tuple[Any, Any]:
     """A certificate or key out of a file, DER or PEM by its content: for the library, and as `load` reads it. Raises
-    `OSError`, which names the setting."""
+    `UnusableFileError`."""
     from asyncua.crypto.uacrypto import CertProperties
 
-    content = file_of(setting, path).read_bytes()
+    content = await content_of(setting, path)
     form = "pem" if content.lstrip().startswith(b"-----BEGIN") else "der"
     try:
         loaded = await load(content, extension=form)
     except (TypeError, ValueError) as error:
         # A `TypeError` is a key with a passphrase.
-        raise OSError(f"{setting}: {path} is not a certificate or key without a passphrase, in DER or PEM") from error
+        why = "is not a certificate or key without a passphrase, in DER or PEM"
+        raise UnusableFileError(setting, path, why, "name a file that is") from error
     return CertProperties(content, form), loaded
 
 

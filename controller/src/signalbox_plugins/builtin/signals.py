@@ -9,7 +9,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from ..channels import ChannelDescriptor, ChannelDirection, ConversionSpec
@@ -39,15 +38,6 @@ def installed(plugin: str, packages: str) -> Iterator[None]:
     except ImportError as error:
         why = f"the library {error.name} is not installed: run 'pip install {packages}' for the controller's Python"
         raise PluginConnectionError(plugin, why) from error
-
-
-def file_of(setting: str, path: str) -> Path:
-    """A file that a setting names. Raises `OSError`, which names the setting, if it cannot be read."""
-    try:
-        with open(path, "rb"):
-            return Path(path)
-    except OSError as error:
-        raise OSError(f"{setting}: {path} cannot be read on the controller's machine: {error.strerror}") from error
 
 
 class Signal(Model):
