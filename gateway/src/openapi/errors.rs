@@ -219,6 +219,12 @@ fn conflicts(id: &str) -> Vec<Cause> {
             ("not_uploading", "The transfer takes no upload now."),
         ],
         "cancel_transfer" => vec![("transfer_finished", "The transfer has already ended.")],
+        "delete_transfer" => {
+            vec![("transfer_under_way", "The transfer has not ended: cancel it first.")]
+        }
+        "cancel_extraction_job" => {
+            vec![("job_under_way", "With `remove`: the job has not ended: cancel it first, or wait.")]
+        }
         "create_widget" => {
             vec![("dashboard_full", "The dashboard holds as many widgets as it can: use another one.")]
         }

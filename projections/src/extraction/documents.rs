@@ -220,7 +220,7 @@ pub async fn unindexed(
     .await
 }
 
-/// Jobs whose kept text was deleted by its owner, and whose files are still to be removed.
+/// Jobs that were deleted by their owners, or whose kept texts were, and whose files are still to be removed.
 ///
 /// # Errors
 /// The database's error.

@@ -1,4 +1,4 @@
-//! Removes datapoints and roll-ups that are older than they are kept.
+//! Removes datapoints and roll-ups that are older than they are kept, and those of events that were deleted with their values.
 //!
 //! Drops whole days of log and chunks, and where channels have numbers of days of their own, removes the values of single channels
 //! from a day. Dropped values are gone for good, so a wrong clock must not cost more than it takes to notice: days go by
@@ -6,16 +6,20 @@
 //! days from a channel at most, and runs are an hour of PostgreSQL's uptime apart. Entries in the log precede each run, and the run
 //! is recorded together with the drop: one that fails, or whose process crashes before, is repeated under the same entries.
 //! Removals are recorded and done in steps; the next process continues them. Days that are due and not dropped yet are a
-//! fault that health shows. Roll-ups stay when values go, for a time of their own.
+//! fault that health shows. The values of a deleted event go at once: its deletion is in the log. Roll-ups stay when values go, for a time of their own.
 
 use std::{collections::HashSet, time::Duration};
 
 use chrono::{NaiveDate, TimeDelta};
 use signalbox_database::{clear_fault, is_lock_conflict, newest_recorded, report_fault};
-use signalbox_domain::monitoring::{LogEntry, LogEntryCommand, LogType, NewLogEntry};
+use signalbox_domain::{
+    kernel::Decider,
+    monitoring::{Channel, LogEntry, LogEntryCommand, LogType, NewLogEntry},
+};
+use signalbox_messaging::Wakeup;
 use signalbox_projections::monitoring::series::{
     LoggedDay, Overdue, Removal, SeriesError, continue_removal, drop_in_turn, drop_old_rollups, is_turn,
-    next_run, old_rollup_days, oldest_kept, record_removals,
+    next_run, old_rollup_days, oldest_kept, record_removals, remove_deleted,
 };
 use uuid::Uuid;
 
@@ -44,10 +48,23 @@ impl Worker for Retention {
         Duration::from_secs(60)
     }
 
+    fn wakes(&self, wakeup: &Wakeup) -> bool {
+        let Wakeup::ReadAdvanced { aggregates, .. } = wakeup else { return false };
+        aggregates.iter().any(|word| word == Channel::TYPE)
+    }
+
+    fn gathers(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
         // While the clocks differ, nothing continues either.
         let Some(today) = today(context).await? else { return Ok(false) };
-        let outcome = match continue_removal(&context.pool, today, general(context)).await {
+        let removed = match continue_removal(&context.pool, today, general(context)).await {
+            Ok(false) => remove_deleted(&context.pool).await,
+            outcome => outcome,
+        };
+        let outcome = match removed {
             Ok(true) => return Ok(true),
             Ok(false) => run_if_due(context, today).await,
             Err(error) => Err(series(error)),
