@@ -54,7 +54,7 @@ impl Plant {
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let mut plant = Self { child, lines };
-        timeout(seconds(120), plant.until_running()).await.expect("the plant runs");
+        timeout(seconds(300), plant.until_running()).await.expect("the plant runs");
         plant
     }
 
@@ -78,7 +78,7 @@ impl Plant {
     async fn stop(mut self) {
         let id = self.child.id().unwrap().to_string();
         assert!(Command::new("kill").args(["-INT", &id]).status().await.unwrap().success());
-        let status = timeout(seconds(120), self.child.wait()).await.expect("it ends").unwrap();
+        let status = timeout(seconds(300), self.child.wait()).await.expect("it ends").unwrap();
         assert_eq!(status.code(), Some(130));
     }
 }
