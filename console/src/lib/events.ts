@@ -1,6 +1,6 @@
 import type { Schemas } from '../api/client';
 import type { Tone } from '../ui/Status.svelte';
-import { bytes } from './format';
+import { bytes, measured } from './format';
 import { pick, word } from './i18n.svelte';
 import { saidOf } from './problems';
 import { eventTexts, streamTexts } from './texts/events';
@@ -77,7 +77,7 @@ export function summary(event: LogEvent): string {
   const data = event.data as Record<string, unknown>;
   const said = TELLING.flatMap((name) => {
     const value = data[name];
-    if (typeof value === 'number') return [name === 'attempt' ? `#${value}` : String(value)];
+    if (typeof value === 'number') return [name === 'attempt' ? `#${value}` : name === 'value' ? measured(value) : String(value)];
     return typeof value === 'string' ? [WORDS.has(name) && /^[a-z_]+$/.test(value) ? word(value) : value] : [];
   });
   if (isFailure(data.failure)) said.unshift(saidOf(data.failure.message, data.failure.code));
