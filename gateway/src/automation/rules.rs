@@ -9,25 +9,18 @@ use signalbox_domain::{
     },
     kernel::{ChannelId, ContactId},
 };
-use signalbox_projections::{
-    automation::{
-        contacts::known_contacts,
-        rules::{self, RuleFilter, RuleRow},
-    },
-    monitoring::ChannelRow,
-};
+use signalbox_projections::automation::rules::{self, RuleFilter, RuleRow};
 use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
+use super::rule_references::{CONTACTS, ESCALATION, channel, contacts, find_contacts, is_there};
 use crate::{
     answer::{self, Page, StatusOut},
     auth::Admin,
     context::RequestContext,
     existence::{examples, judged},
-    extract::{
-        EnvelopeParams, IfMatch, JsonBody, Numeric, Params, Sort, Text, id, not_null, present, wanted,
-    },
+    extract::{EnvelopeParams, IfMatch, JsonBody, Numeric, Params, Sort, Text, not_null, present, wanted},
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, changed, find, find_at, shown},
@@ -35,10 +28,6 @@ use crate::{
     watching::judged as judged_by_alarms,
 };
 
-/// The field with the contacts of a rule's alarms.
-const CONTACTS: &str = "contact_ids";
-/// The field with those of an escalation.
-const ESCALATION: &str = "escalation_contact_ids";
 /// Seconds between two firings, if nothing else is said.
 const DEFAULT_COOLDOWN: u32 = 60;
 
@@ -412,7 +401,10 @@ pub(crate) async fn update(
     match &event {
         Some(id) => changes.channel = Some(channel(&database, id).await?),
         // No value can end the alarm of a channel that is gone.
-        None if is_enabled => drop(channel(&database, &row.channel_id.to_string()).await?),
+        None if is_enabled => {
+            let remedy = "name another one in event_public_id, or leave the rule disabled";
+            is_there(&database, &row.name, ChannelId(row.channel_id), remedy).await?;
+        }
         None => {}
     }
     find_contacts(&database, &changes.notify, &row.notify).await?;
@@ -457,51 +449,6 @@ impl Shown for RuleRow {
 
     fn version(&self) -> i64 {
         self.version
-    }
-}
-
-/// The channel that a client calls `id`.
-pub(super) async fn channel(database: &Database, id: &str) -> Result<ChannelId, Problem> {
-    if id.contains('\0') || id.len() > 255 {
-        return Err(Problem::field("event_public_id", "must be the id of an event"));
-    }
-    Ok(ChannelId(find::<ChannelRow>(database, id).await?.id))
-}
-
-/// The contacts that a client calls `ids` in `field`.
-fn contacts(field: &str, ids: &[String]) -> Result<Vec<ContactId>, Problem> {
-    let known = |(place, text): (usize, &String)| {
-        id(text).map(ContactId).ok_or_else(|| Problem::not_found_in("Contact", field, place))
-    };
-    ids.iter().enumerate().map(known).collect()
-}
-
-/// Refuses contacts that do not exist, and says which one it is. Those that are named already may stay: an older release let
-/// them be deleted. The aggregate holds on to those that exist.
-async fn find_contacts(
-    database: &Database,
-    named: &NotificationChanges,
-    before: &NotificationSpec,
-) -> Result<(), Problem> {
-    let before = before.all_contacts();
-    let lists = [(CONTACTS, &named.contacts), (ESCALATION, &named.escalation_contacts)];
-    let named: Vec<_> = lists
-        .into_iter()
-        .flat_map(|(field, contacts)| {
-            let ids = contacts.iter().flatten().flatten().enumerate();
-            ids.map(move |(place, contact)| (field, place, contact))
-        })
-        .filter(|(.., contact)| !before.contains(contact))
-        .map(|(field, place, contact)| (field, place, contact.0))
-        .collect();
-    if named.is_empty() {
-        return Ok(());
-    }
-    let ids: Vec<_> = named.iter().map(|(.., id)| *id).collect();
-    let known = database.read(|pool| known_contacts(pool, &ids)).await?;
-    match named.into_iter().find(|(.., id)| !known.contains(id)) {
-        Some((field, place, _)) => Err(Problem::not_found_in("Contact", field, place)),
-        None => Ok(()),
     }
 }
 

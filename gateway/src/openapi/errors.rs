@@ -53,6 +53,10 @@ fn causes(operation: &Operation<'_>, status: &str) -> Vec<Cause> {
         }
         "403" => vec![("forbidden", "The caller's role does not allow it, or it is another user's.")],
         "404" if id.starts_with("sso_") => vec![("sso_disabled", "Single sign-on is not set up here.")],
+        "404" if ["update_rule", "restore_rule"].contains(&id) => vec![
+            ("not_found", missing(operation)),
+            ("event_deleted", "The event that the rule watches was deleted: name another one."),
+        ],
         "404" => vec![("not_found", missing(operation))],
         "408" => vec![("request_timeout", "The body arrived too slowly: send it again.")],
         "409" => conflicts(id),

@@ -32,8 +32,8 @@ const FAULT: &str = "retention";
 /// Why days stay, in the fault.
 const IN_USE: &str = "Days of datapoints are older than they are kept and cannot be dropped, because a session reads \
     them for long, such as a backup or an export. It is tried again every minute: see pg_stat_activity for the session.";
-const REBUILDING: &str = "Datapoints are older than they are kept and cannot be removed while the read model `datapoints` \
-    is rebuilt. It is tried again every minute.";
+const REBUILDING: &str = "Datapoints that are older than they are kept, or whose event was deleted with them, cannot be removed \
+    while the read model `datapoints` is rebuilt. It is tried again every minute.";
 /// Namespace of the entries.
 const ENTRIES: Uuid = Uuid::from_u128(0x5197_a1b0_0000_8000_8000_0000_0000_0002);
 

@@ -23,6 +23,7 @@ export const problemTexts: Record<string, string> = {
   email_taken: 'Ein anderer Benutzer hat diese E-Mail-Adresse.',
   empty_file: 'Die Datei ist leer: Wählen Sie eine andere.',
   encrypted_file: 'Das Dokument ist verschlüsselt: Entfernen Sie das Passwort und senden Sie es noch einmal.',
+  event_deleted: 'Der Kanal dieser Regel wurde gelöscht: Wählen Sie einen anderen Kanal, oder lassen Sie die Regel abgeschaltet.',
   event_name_taken: 'Ein anderer Kanal heißt so: Wählen Sie einen anderen Namen.',
   experiment_name_taken: 'Ein anderes Experiment heißt so: Wählen Sie einen anderen Namen.',
   experiment_running: 'Ein anderes Experiment läuft: Beenden Sie es zuerst.',

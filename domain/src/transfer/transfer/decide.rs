@@ -18,7 +18,14 @@ impl Transfer {
             return self.request(new);
         }
         let spec = self.spec.as_ref().ok_or_else(|| Rejection::not_found("Transfer"))?;
-        if self.deleted && !matches!(command, TransferCommand::RecordCleanup) {
+        // Late reports are recorded, as those of every transfer that has ended.
+        let is_about_rest = matches!(
+            command,
+            TransferCommand::RecordCleanup
+                | TransferCommand::ReportComplete { .. }
+                | TransferCommand::ReportError { .. }
+        );
+        if self.deleted && !is_about_rest {
             return Err(Rejection::not_found("Transfer"));
         }
         match command {

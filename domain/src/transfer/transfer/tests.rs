@@ -319,4 +319,7 @@ fn a_transfer_that_has_ended_is_deleted_once_and_its_bytes_after_it() {
     }
     assert_eq!(run.apply(TransferCommand::RecordCleanup), [TransferEvent::StagedBytesDeleted]);
     assert_eq!(run.apply(TransferCommand::RecordCleanup), []);
+    let error = "disk full".to_owned();
+    let late = TransferCommand::ReportError { agent: SOURCE, attempt: None, error, retryable: true };
+    assert!(matches!(run.apply(late).as_slice(), [TransferEvent::LateReportReceived { .. }]));
 }

@@ -112,8 +112,9 @@ pub async fn drop_old_rollups(pool: &PgPool, last: NaiveDate) -> Result<(), Seri
 pub(super) async fn drop_rollups_of_deleted(pool: &PgPool) -> Result<bool, SeriesError> {
     let deleted = sqlx::query(
         "DELETE FROM ops.kept_rollups WHERE ctid = ANY(ARRAY(
-             SELECT k.ctid FROM read.channels c JOIN ops.kept_rollups k ON k.channel = c.number
-              WHERE c.values_deleted LIMIT $1))",
+             SELECT k.place FROM (SELECT number FROM read.channels WHERE values_deleted) AS c
+              CROSS JOIN LATERAL (SELECT r.ctid AS place FROM ops.kept_rollups r WHERE r.channel = c.number OFFSET 0) AS k
+              LIMIT $1))",
     )
     .bind(AT_ONCE)
     .execute(pool)

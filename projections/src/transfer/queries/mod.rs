@@ -190,9 +190,22 @@ pub async fn transfer_of_agent(
     agent: Uuid,
     number: i64,
 ) -> Result<Option<TransferRow>, sqlx::Error> {
+    let found = transfer_of_agent_ever(pool, agent, number).await?;
+    Ok(found.filter(|row| !row.deleted))
+}
+
+/// The transfer with integer `number`, if `agent` is one of its ends, also a deleted one.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn transfer_of_agent_ever(
+    pool: &PgPool,
+    agent: Uuid,
+    number: i64,
+) -> Result<Option<TransferRow>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT * FROM read.transfers
-          WHERE number = $2 AND NOT deleted AND (source_agent_id = $1 OR destination_agent_id = $1)",
+        "SELECT * FROM read.transfers WHERE number = $2 AND (source_agent_id = $1 OR destination_agent_id = $1)",
     )
     .bind(agent)
     .bind(number)

@@ -2,9 +2,12 @@
 
 use reqwest::Method;
 use serde_json::json;
+use signalbox_clock::Clock;
 use signalbox_projections::{compare, transfer::TransferProjection};
+use signalbox_workers::{Cleanup, Worker};
+use uuid::Uuid;
 
-use super::pair::Pair;
+use super::{pair::Pair, unreported::Silent};
 use crate::harness::{Transport::Polling, World, bytes, eventually, seconds};
 
 #[tokio::test]
@@ -25,10 +28,7 @@ async fn a_deleted_transfer_is_shown_only_as_of_a_moment_before() {
     let stranger = world.user("stranger", "admin").await;
     stranger.delete(&path).await.error(404);
     world.user("viewer", "viewer").await.delete(&path).await.error(403);
-    let delete = || world.admin.request(Method::DELETE, &path).header("idempotency-key", "once");
-    for _ in 0..2 {
-        assert_eq!(world.admin.send(delete()).await.status, 204);
-    }
+    assert_eq!(world.admin.delete(&path).await.status, 204);
     world.admin.delete(&path).await.error(404);
     world.admin.get(&path).await.error(404);
     world.admin.post(&format!("{path}/cancel"), json!({})).await.error(404);
@@ -62,5 +62,44 @@ async fn a_transfer_under_way_is_cancelled_before_it_is_deleted() {
     world.admin.post(&format!("{path}/cancel"), json!({})).await.expect(200);
     assert_eq!(world.admin.delete(&path).await.status, 204);
     eventually(seconds(10), async || world.count_events("staged_bytes_deleted").await == 1).await;
+    world.finish_with_mail().await;
+}
+
+/// A worker may crash before it has removed the files, and before it has recorded that; agents may report after the deletion.
+#[tokio::test]
+async fn a_deletion_is_completed_after_a_crash_between_its_steps() {
+    let world = World::without_workers(Clock::system(), |_| {}).await;
+    let context = world.worker_context().await;
+    for (is_removed, cleaned) in [(false, 1), (true, 2)] {
+        let silent = Silent::new(&world).await;
+        silent.stage(&world, Some(&context)).await;
+        let data =
+            json!({"transfer_id": silent.id.to_string(), "error": "the disk is full", "retryable": false});
+        let error = json!({"type": "transfer_error", "data": data});
+        silent.target.post("/api/agent/messages", error.clone()).await.expect(200);
+        assert_eq!(world.until_ended(silent.id).await["status"], "failed");
+        let id = sqlx::query_scalar("SELECT id FROM read.transfers WHERE number = $1").bind(silent.id);
+        let id: Uuid = id.fetch_one(&world.servers.pool).await.unwrap();
+        assert_eq!(world.admin.delete(&format!("/api/transfers/{}", silent.id)).await.status, 204);
+        assert!(!world.staged_files().await.is_empty());
+        let complete = json!({"type": "transfer_complete", "data": {"transfer_id": silent.id.to_string(), "duration": 1}});
+        for late in [error, complete] {
+            silent.target.post("/api/agent/messages", late).await.expect(200);
+        }
+        let upload = format!("/api/files/{}/upload?filename=a", silent.id);
+        silent.source.send(silent.source.request(Method::PUT, &upload).body(bytes(9))).await.error(404);
+        if is_removed {
+            context.blobs.delete_transfer(id).await.unwrap();
+        }
+        for _ in 0..2 {
+            Cleanup::default().step(&context).await.unwrap();
+            world.read_models.show_all().await;
+            assert_eq!(world.staged_files().await, Vec::<String>::new());
+            assert_eq!(world.count_events("staged_bytes_deleted").await, cleaned);
+        }
+    }
+    assert_eq!(world.count_events("late_report_received").await, 4);
+    let report = compare::<TransferProjection>(&world.servers.pool).await.unwrap();
+    assert_eq!((report.differences, report.set_aside.len()), (0, 0));
     world.finish_with_mail().await;
 }

@@ -271,9 +271,26 @@ async fn the_values_of_an_event_may_be_deleted_with_it() {
         [&gone, &kept, &other].iter().flat_map(|event| times.map(|time| point(event, time))).collect();
     world.admin.post("/api/v1/datapoints/batch", json!({"datapoints": points})).await.expect(201);
     world.admin.delete(&path(&kept)).await.expect(200);
-    let deleted = world.admin.delete(&format!("{}?values=true", path(&gone))).await.expect(200);
-    assert_eq!(deleted["status"], "success");
+    let with_values = format!("{}?values=true", path(&gone));
+    world.user("viewer", "viewer").await.delete(&with_values).await.error(403);
+    world.admin.delete(&format!("{}?values=perhaps", path(&gone))).await.error(422);
+    let stale = world.admin.request(Method::DELETE, &with_values).header("if-match", "\"9\"");
+    world.admin.send(stale).await.error(412);
+    // Values arrive until the last gateway knows that it is gone.
+    let (client, late) = (world.admin.clone(), point(&gone, "2026-01-05T12:00:00Z"));
+    let sending = tokio::spawn(async move {
+        let mut accepted = 0;
+        while client.post("/api/v1/datapoints", late.clone()).await.status == 201 {
+            accepted += 1;
+        }
+        accepted
+    });
     let all = async || world.admin.get("/api/v1/datapoints").await.expect(200)["total"].as_i64().unwrap();
+    eventually(seconds(10), async || all().await > 9).await;
+    let deleted = world.admin.delete(&with_values).await.expect(200);
+    assert_eq!(deleted["status"], "success");
+    assert!(sending.await.unwrap() > 0);
+    world.admin.delete(&with_values).await.error(404);
     eventually(seconds(30), async || all().await == 6).await;
     for (event, count) in [(&gone, 0), (&kept, 3), (&other, 3)] {
         let id = event["public_id"].as_str().unwrap();

@@ -1,7 +1,6 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use signalbox_clock::Clock;
-use signalbox_projections::{compare, extraction::ExtractionProjection};
 
 use super::{PAGES, keep_busy, path, sample, submit, until, until_status, world};
 use crate::harness::{World, eventually, seconds, sha256};
@@ -88,42 +87,5 @@ async fn a_job_has_a_version() {
         delete(&etag).await.status == 200
     })
     .await;
-    world.finish().await;
-}
-
-#[tokio::test]
-async fn a_removed_job_leaves_no_file_and_is_shown_only_as_of_a_moment_before() {
-    let world = world(|config| config.extraction.input_hours = 10).await;
-    let (client, busy) = (&world.admin, keep_busy(&world.admin).await);
-    let remove = |id: &str| format!("{}?remove=true", path(id));
-    assert!(client.delete(&remove(&busy)).await.error(409).contains("cancel it first"));
-    client.delete(&path(&busy)).await.expect(200);
-    let id = submit(client, "a.txt", b"Weichenheizung").await;
-    let ended = until_status(client, &id, "completed").await;
-    let before = world.position().await;
-    let stranger = world.user("stranger", "operator").await;
-    stranger.delete(&remove(&id)).await.error(404);
-    let stale = client.request(Method::DELETE, &remove(&id)).header("if-match", "\"1\"");
-    client.send(stale).await.error(412);
-    for id in [&id, &busy] {
-        assert_eq!(client.delete(&remove(id)).await.status, 204);
-        client.delete(&remove(id)).await.error(404);
-        for gone in [path(id), format!("{}/result", path(id))] {
-            client.get(&gone).await.error(404);
-        }
-        client.post(&format!("{}/retry", path(id)), json!({})).await.error(404);
-    }
-    assert_eq!(client.get("/api/v1/jobs").await.expect(200)["total"], 0);
-    assert_eq!(client.get("/api/v1/jobs/stats/overview").await.expect(200)["total_jobs"], 0);
-    eventually(seconds(10), async || world.count_events("extraction_result_expired").await == 2).await;
-    assert!(world.staged_files().await.is_empty(), "{:?}", world.staged_files().await);
-    let past = client.get(&format!("{}?at={before}", path(&id))).await.expect(200);
-    assert_eq!((&past["status"], &past["filename"]), (&ended["status"], &ended["filename"]));
-    assert_eq!(past["result_content"], Value::Null, "the text is gone");
-    stranger.get(&format!("{}?at={before}", path(&id))).await.error(404);
-    let now = world.position().await;
-    client.get(&format!("{}?at={now}", path(&id))).await.error(404);
-    let report = compare::<ExtractionProjection>(&world.servers.pool).await.unwrap();
-    assert_eq!((report.differences, report.set_aside.len()), (0, 0));
     world.finish().await;
 }
