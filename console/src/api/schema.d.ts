@@ -431,7 +431,7 @@ export interface paths {
         get: operations["get_transfer"];
         put?: never;
         post?: never;
-        /** Delete a job; its transfers stay. */
+        /** Delete a transfer that has ended, with what is still staged of its files. The log keeps it: with `at`, it is shown as it was. */
         delete: operations["delete_transfer"];
         options?: never;
         head?: never;
@@ -1090,7 +1090,10 @@ export interface paths {
         /** Change an event. */
         put: operations["update_event"];
         post?: never;
-        /** Delete an event; its datapoints stay. Rules on it are disabled, which clears their alarms. */
+        /**
+         * Delete an event; its datapoints stay, unless `values=true` deletes them for good. Rules on it are disabled, which clears their
+         *     alarms.
+         */
         delete: operations["delete_event"];
         options?: never;
         head?: never;
@@ -1323,7 +1326,10 @@ export interface paths {
         get: operations["get_extraction_job"];
         put?: never;
         post?: never;
-        /** End an extraction job; one that has ended stays as it is. */
+        /**
+         * End an extraction job; one that has ended stays as it is. With `remove`, delete one that has ended, with its document and its
+         *     text: the log keeps it, and with `at` it is shown as it was.
+         */
         delete: operations["cancel_extraction_job"];
         options?: never;
         head?: never;
@@ -4222,7 +4228,7 @@ export interface components {
             last_run?: string | null;
             /**
              * Format: int64
-             * @description Id of the job's newest transfer; null when there is none.
+             * @description Id of the job's newest transfer, also if that was deleted since; null when there was none.
              */
             last_transfer_id?: number | null;
             /** @description Display name. */
@@ -9986,8 +9992,17 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description The caller has no job with this id. */
+            /** @description The caller has no transfer, or no job, with this id. */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description The transfer has not ended: cancel it first. Others change the same resource at this moment: send the request again. An event of the resource cannot be read by this version of the service: its health names the resource. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -14224,6 +14239,7 @@ export interface operations {
     latest_datapoints: {
         parameters: {
             query?: {
+                /** @description Ids of events with commas between them, at most 1000; of all events if absent. Those that do not exist are left out. */
                 event_public_id?: string;
             };
             header?: never;
@@ -14254,6 +14270,15 @@ export interface operations {
             };
             /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -15659,6 +15684,10 @@ export interface operations {
     delete_event: {
         parameters: {
             query?: {
+                /**
+                 * @description Whether its datapoints and their aggregates are deleted, too: for good, within seconds where nothing else is removed; false if
+                 *     absent.
+                 */
                 values?: boolean;
             };
             header?: {
@@ -15717,6 +15746,15 @@ export interface operations {
             };
             /** @description `version_mismatch`: The resource has changed since the version in If-Match: read it again and repeat the change. */
             412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -17824,6 +17862,7 @@ export interface operations {
     cancel_extraction_job: {
         parameters: {
             query?: {
+                /** @description Whether the job is deleted; false if absent. */
                 remove?: boolean;
             };
             header?: {
@@ -17882,7 +17921,7 @@ export interface operations {
                     "application/json": components["schemas"]["ExtractionJobOut"];
                 };
             };
-            /** @description x */
+            /** @description With `remove`, the job is deleted */
             204: {
                 headers: {
                     [name: string]: unknown;
@@ -17907,8 +17946,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["JobNotFoundOut"];
                 };
             };
+            /** @description `job_under_way`: With `remove`: the job has not ended: cancel it first, or wait. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `version_mismatch`: The resource has changed since the version in If-Match: read it again and repeat the change. */
             412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -23538,7 +23595,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no rule, or no event or contact that it names, with this id. */
+            /** @description `not_found`: There is no rule, or no event or contact that it names, with this id. `event_deleted`: The event that the rule watches was deleted: name another one. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -24090,7 +24147,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no rule, or no event or contact that it names, with this id. */
+            /** @description `not_found`: There is no rule, or no event or contact that it names, with this id. `event_deleted`: The event that the rule watches was deleted: name another one. */
             404: {
                 headers: {
                     [name: string]: unknown;
