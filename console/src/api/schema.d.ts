@@ -17946,7 +17946,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["JobNotFoundOut"];
                 };
             };
-            /** @description `job_under_way`: With `remove`: the job has not ended: cancel it first, or wait. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
+            /** @description `job_under_way`: With remove=true: the job has not ended: cancel it first, or wait. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
             409: {
                 headers: {
                     [name: string]: unknown;

@@ -227,7 +227,7 @@ fn conflicts(id: &str) -> Vec<Cause> {
             vec![("transfer_under_way", "The transfer has not ended: cancel it first.")]
         }
         "cancel_extraction_job" => {
-            vec![("job_under_way", "With `remove`: the job has not ended: cancel it first, or wait.")]
+            vec![("job_under_way", "With remove=true: the job has not ended: cancel it first, or wait.")]
         }
         "create_widget" => {
             vec![("dashboard_full", "The dashboard holds as many widgets as it can: use another one.")]

@@ -8,7 +8,11 @@
 //! Removals are recorded and done in steps; the next process continues them. Days that are due and not dropped yet are a
 //! fault that health shows. The values of a deleted event go at once: its deletion is in the log. Roll-ups stay when values go, for a time of their own.
 
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use chrono::{NaiveDate, TimeDelta};
 use signalbox_database::{clear_fault, is_lock_conflict, newest_recorded, report_fault};
@@ -21,6 +25,7 @@ use signalbox_projections::monitoring::series::{
     LoggedDay, Overdue, Removal, SeriesError, continue_removal, drop_in_turn, drop_old_rollups, is_turn,
     next_run, old_rollup_days, oldest_kept, record_removals, remove_deleted,
 };
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::{Context, Worker, WorkerError};
@@ -37,9 +42,14 @@ const REBUILDING: &str = "Datapoints that are older than they are kept, or whose
 /// Namespace of the entries.
 const ENTRIES: Uuid = Uuid::from_u128(0x5197_a1b0_0000_8000_8000_0000_0000_0002);
 
+/// The least time between two comparisons of ages: a deleted event wakes the worker more often.
+const COMPARISON: Duration = Duration::from_secs(50);
+
 /// The retention of datapoints.
-#[derive(Debug)]
-pub struct Retention;
+#[derive(Debug, Default)]
+pub struct Retention {
+    compared: Mutex<Option<Instant>>,
+}
 
 impl Worker for Retention {
     const NAME: &'static str = "retention";
@@ -66,6 +76,7 @@ impl Worker for Retention {
         };
         let outcome = match removed {
             Ok(true) => return Ok(true),
+            Ok(false) if !self.is_comparison() => return Ok(false),
             Ok(false) => run_if_due(context, today).await,
             Err(error) => Err(series(error)),
         };
@@ -76,6 +87,18 @@ impl Worker for Retention {
         };
         report_fault(&context.pool, FAULT, reason).await?;
         Ok(false)
+    }
+}
+
+impl Retention {
+    /// Whether ages are to be compared now, which is noted.
+    fn is_comparison(&self) -> bool {
+        let mut compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = compared.is_none_or(|last| last.elapsed() >= COMPARISON);
+        if is_due {
+            *compared = Some(Instant::now());
+        }
+        is_due
     }
 }
 
