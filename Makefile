@@ -66,7 +66,7 @@ bench-extraction: build ## Measure extraction of documents beside its peers; BEN
 bench-log: build ## Carry, verify and rebuild a log of BENCH_EVENTS (1,000,000); BENCH_PARTS=carry,rebuild for some of it
 	BENCH_EVENTS=$(or $(BENCH_EVENTS),1000000) cargo bench --locked -p signalbox --bench signalbox -- log
 
-bench-console: build ## Measure the console in Chromium, BENCH_MINUTES (30) of live values; BENCH_PARTS='redraw scroll heap sizes'
+bench-console: build ## Measure the console in Chromium, BENCH_MINUTES (30) of live values; BENCH_PARTS='redraw scroll heap large sizes'
 	@tools/bootstrap tests
 	@.tools/node/bin/node console/tests/bench.ts "$(CARGO_TARGET_DIR)/release/signalbox" $(BENCH_PARTS)
 

@@ -1,11 +1,12 @@
 /**
  * Measures the console in Chromium against a program of its own, and prints a table:
  *
- *     node console/tests/bench.ts PROGRAM [redraw|scroll|heap|sizes …]      all of them without arguments
+ *     node console/tests/bench.ts PROGRAM [redraw|scroll|heap|large|sizes …]      all of them without arguments
  *
  * - redraw: the main thread's time for each redraw of a chart with 20 series of 2,000 points, while values arrive;
  * - scroll: the time between frames while the log scrolls through 10,000 rows;
  * - heap: the heap in use, after garbage collection, while a chart shows 5,000 points/s for BENCH_MINUTES (30);
+ * - large: how long pages of 10,000 channels, 500 agents and 2,000 rules take to open and to use, and their frames at rest;
  * - sizes: what the first load and each page weigh.
  *
  * Figures depend on the machine: nothing here fails because one is high.
@@ -18,9 +19,10 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import createClient, { type Client } from 'openapi-fetch';
 import type { paths } from '../src/api/schema.d.ts';
+import { fill, large, type Row } from './large.ts';
 import type { Stage, Visitor } from './stage.ts';
 
-const PARTS = ['redraw', 'scroll', 'heap', 'sizes'];
+const PARTS = ['redraw', 'scroll', 'heap', 'large', 'sizes'];
 const ADMIN = { email: 'bench@signalbox.local', password: 'measured in a browser' };
 const START_MS = 120_000;
 const SERIES = 20;
@@ -40,8 +42,6 @@ const IN_FLIGHT = 8;
 const MINUTES = Number(process.env.BENCH_MINUTES || 30);
 const SAMPLES = 30;
 const MB = 1_000_000;
-
-interface Row { what: string; value: number; unit: string; aim?: number }
 
 /** A program with servers, a folder and a port of its own. */
 class Program {
@@ -348,6 +348,10 @@ async function measure(parts: string[], path: string): Promise<void> {
     if (parts.includes('redraw')) (await redraw(stage, visitor, client, ids)).forEach(print);
     if (parts.includes('scroll')) (await scroll(stage, visitor, client)).forEach(print);
     if (parts.includes('heap')) (await heap(stage, visitor, client, ids)).forEach(print);
+    if (parts.includes('large')) {
+      await fill(client);
+      (await large(stage, visitor)).forEach(print);
+    }
     for (const fault of visitor.faults) console.log(`  fault: ${fault}`);
   } finally {
     await stage?.close();

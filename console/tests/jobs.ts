@@ -69,6 +69,7 @@ export async function watchSensor(stage: Stage, visitor: Visitor): Promise<void>
     await dialog.getByLabel('Unit').fill(type === 'sensor' ? '°C' : '');
     await dialog.getByLabel('Lowest value').fill('0');
     await dialog.getByLabel('Highest value').fill(high);
+    if (name === 'Boiler') await dialog.getByLabel('Days values are kept').fill('30');
     await dialog.getByRole('button', { name: 'Create' }).click();
     await page.getByRole('heading', { name, level: 1 }).waitFor();
   }
@@ -85,6 +86,44 @@ export async function watchSensor(stage: Stage, visitor: Visitor): Promise<void>
   await page.getByRole('img', { name: 'Boiler, °C' }).waitFor();
   await page.getByRole('button', { name: 'Stop' }).click();
   await page.getByText('Stopped').waitFor();
+  await keepValues(stage, visitor);
+}
+
+/** How long a channel keeps its values: a number of days, for ever, or as long as others. */
+async function keepValues(stage: Stage, visitor: Visitor): Promise<void> {
+  const { page } = visitor;
+  await stage.go(visitor, '/sensors/channels');
+  await page.getByRole('link', { name: 'Boiler' }).click();
+  const shown = page.locator('dt', { hasText: 'Days values are kept' }).locator('+ dd');
+  await shown.getByText('30', { exact: true }).waitFor();
+  for (const [days, text] of [['0', '∞'], ['', null]] as const) {
+    await page.getByRole('button', { name: 'Edit' }).click();
+    await page.getByRole('dialog').getByLabel('Days values are kept').fill(days);
+    await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+    await (text === null ? shown.waitFor({ state: 'detached' }) : shown.getByText(text, { exact: true }).waitFor());
+  }
+}
+
+/** Deletes a transfer and a document that have ended, and a channel with its values. */
+export async function deleteEnded(stage: Stage, visitor: Visitor): Promise<void> {
+  const { page } = visitor;
+  for (const [list, name] of [['/files/transfers', 'report.txt'], ['/documents', 'report.pdf']] as const) {
+    await stage.go(visitor, list);
+    await page.getByRole('link', { name }).first().click();
+    await page.getByRole('heading', { name, level: 1 }).waitFor();
+    await page.getByRole('button', { name: 'Delete', exact: true }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Delete', exact: true }).click();
+    await page.waitForURL((url) => url.pathname === list);
+    await page.getByRole('link', { name }).waitFor({ state: 'detached' });
+  }
+  await stage.go(visitor, '/sensors/channels');
+  await page.getByRole('link', { name: 'Boiler' }).click();
+  await page.getByRole('button', { name: 'Delete', exact: true }).click();
+  await page.getByLabel('Delete its values too, for good').check();
+  const sent = page.waitForRequest((request) => request.method() === 'DELETE');
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete', exact: true }).click();
+  check(new URL((await sent).url()).searchParams.get('values') === 'true', 'the values are deleted with it');
+  await page.waitForURL((url) => url.pathname === '/sensors/channels');
 }
 
 export async function guardSensor(stage: Stage, visitor: Visitor): Promise<void> {

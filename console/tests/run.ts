@@ -5,7 +5,7 @@
  * start it again at its address. PICTURES names a folder for pictures of every page. Ends with 0, or with 1 and what did
  * not hold.
  */
-import { addUser, answerAlarm, guardSensor, makeContact, makeDashboard, moveFile, notifyOthers, readDocument, sendFile, watchSensor } from './jobs.ts';
+import { addUser, answerAlarm, deleteEnded, guardSensor, makeContact, makeDashboard, moveFile, notifyOthers, readDocument, sendFile, watchSensor } from './jobs.ts';
 import { sweep } from './pages.ts';
 import { sizes } from './sizes.ts';
 import { ADMIN, Stage, type Visitor } from './stage.ts';
@@ -59,6 +59,7 @@ await step('german', () => german(stage, admin), admin);
 await step('hostility', () => hostility(stage, admin), admin);
 await step('sizes', () => Promise.resolve(faults.push(...sizes())));
 await step('every page', async () => faults.push(...(await sweep(stage, admin))));
+await step('delete what has ended', () => deleteEnded(stage, admin), admin);
 await step('expiry', () => expiry(stage, admin, ADMIN.password), admin);
 faults.push(...admin.faults);
 await stage.close();

@@ -224,6 +224,17 @@ export async function german(stage: Stage, visitor: Visitor): Promise<void> {
   await other.page.getByRole('combobox', { name: 'Ereignis' }).press('Enter');
   await other.page.waitForURL(/type=channel_created/);
   await other.page.getByRole('listitem').getByText('Kanal angelegt').first().waitFor();
+  // Reasons whose codes are known are said in German, in lists, in their pages and in the log.
+  const reason = 'Das Dokument ist beschädigt';
+  await stage.go(other, '/documents?status=failed');
+  const choosing = other.page.waitForEvent('filechooser');
+  await other.page.getByRole('button', { name: 'Dateien wählen' }).click();
+  await (await choosing).setFiles({ name: 'damaged.pdf', mimeType: 'application/pdf', buffer: Buffer.from('%PDF-1.7 and no more') });
+  await other.page.getByText(reason).first().waitFor();
+  await other.page.getByRole('link', { name: 'damaged.pdf' }).click();
+  await other.page.getByRole('alert').getByText(reason).waitFor();
+  await stage.go(other, '/admin/log?type=extraction_failed');
+  await other.page.getByRole('listitem').getByText(reason).first().waitFor();
   await stage.excuse(async () => {
     await stage.go(other, '/sensors/channels/00000000-0000-0000-0000-000000000000');
     await other.page.getByText('Das gibt es nicht, oder es gehört jemand anderem.').waitFor();

@@ -99,6 +99,9 @@ fn withdrawals(kind: Kind) -> Statements {
         },
         Kind::ExtractionJob(kind) => match kind {
             ExtractionJobEventKind::ExtractionDiscarded => &["UPDATE {schema}.extraction_jobs SET kept = false, discarded = true WHERE id = $1 AND $2::bigint > 0"],
+            ExtractionJobEventKind::ExtractionDeleted => &["UPDATE {schema}.extraction_jobs
+              SET kept = false, result_kept = false, discarded = true, deleted = true
+            WHERE id = $1 AND $2::bigint > 0"],
             ExtractionJobEventKind::ExtractionSubmitted | ExtractionJobEventKind::ExtractionBegun | ExtractionJobEventKind::ExtractionAdvanced | ExtractionJobEventKind::ExtractionCompleted | ExtractionJobEventKind::ExtractionFailed | ExtractionJobEventKind::ExtractionReleased | ExtractionJobEventKind::ExtractionGivenBack | ExtractionJobEventKind::ExtractionCancelled | ExtractionJobEventKind::ExtractionRetried | ExtractionJobEventKind::ExtractionInputRemoved | ExtractionJobEventKind::ExtractionResultExpired => &[],
         },
         Kind::Firmware(kind) => match kind {
@@ -159,7 +162,8 @@ fn withdrawals(kind: Kind) -> Statements {
         },
         Kind::Channel(kind) => match kind {
             ChannelEventKind::ChannelDeleted => &[
-            "UPDATE {schema}.channels c SET deleted_at = e.recorded_at, position = e.position
+            "UPDATE {schema}.channels c SET deleted_at = e.recorded_at, position = e.position,
+                    values_deleted = coalesce(e.payload->>'values' = 'true', false)
                FROM events e WHERE c.id = $1 AND e.position = $2",
             "UPDATE {schema}.widgets SET channel_id = NULL WHERE channel_id = $1 AND $2::bigint > 0",
         ],
@@ -215,6 +219,7 @@ fn withdrawals(kind: Kind) -> Statements {
             JobEventKind::JobCreated | JobEventKind::JobFiringSkipped => &[],
         },
         Kind::Transfer(kind) => match kind {
+            TransferEventKind::TransferDeleted => &["UPDATE {schema}.transfers SET deleted = true WHERE id = $1 AND $2::bigint > 0"],
             TransferEventKind::TransferRequested | TransferEventKind::TransferDispatched | TransferEventKind::TransferProgressed | TransferEventKind::FilesStaged | TransferEventKind::TransferStaged | TransferEventKind::TransferRequeued | TransferEventKind::TransferCompleted | TransferEventKind::TransferFailed | TransferEventKind::TransferCancelled | TransferEventKind::LateReportReceived | TransferEventKind::StagedBytesDeleted => &[],
         },
     }

@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use reqwest::Method;
 use serde_json::{Value, json};
+use signalbox_clock::Clock;
 use sqlx::Executor;
 use tempfile::TempDir;
 
@@ -186,6 +188,57 @@ async fn an_imported_log_answers_every_get_alike() {
     let agent = other.agent("later").await;
     assert!(agent.id > subjects.agent.id);
     other.admin.post("/api/v1/events", json!({"name": "subject", "type": "sensor"})).await.error(409);
+    world.finish_with_mail().await;
+    other.finish_with_mail().await;
+}
+
+/// An archive that was made before workers removed what was deleted: the next service does.
+#[tokio::test]
+async fn deleted_things_stay_deleted_in_a_carried_log() {
+    let world = World::without_workers(Clock::system(), |config| config.extraction.parsers = 1).await;
+    let admin = &world.admin;
+    let (gone, kept) = (make_event(&world, "gone").await, make_event(&world, "kept").await);
+    let values: Vec<_> = [&gone, &kept]
+        .iter()
+        .flat_map(|event| vec![json!({"value": 1, "event_public_id": event}); 5])
+        .collect();
+    admin.post("/api/v1/datapoints/batch", json!({"datapoints": values})).await.expect(201);
+    let (from, to) = (world.agent("from").await, world.agent("to").await);
+    let transfer = format!("/api/transfers/{}", world.transfer(&from, &to, "/a", "/b").await);
+    admin.post(&format!("{transfer}/cancel"), json!({})).await.expect(200);
+    let form = "--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.txt\"\r\n\r\nWeichenheizung\r\n--b--\r\n";
+    let request = admin.request(Method::POST, "/api/v1/jobs").body(form);
+    let request = request.header("content-type", "multipart/form-data; boundary=b");
+    let job = admin.send(request).await.expect(202);
+    let job = format!("/api/v1/jobs/{}", job["job_id"].as_str().unwrap());
+    admin.delete(&job).await.expect(200);
+    let before = world.position().await;
+    assert_eq!(admin.delete(&transfer).await.status, 204);
+    assert_eq!(admin.delete(&format!("{job}?remove=true")).await.status, 204);
+    admin.delete(&format!("/api/v1/events/{gone}?values=true")).await.expect(200);
+    let token = admin.post("/api/v1/tokens", json!({"name": "traveller"})).await.expect(201);
+    let folder = TempDir::new().unwrap();
+    let archive = folder.path().join("archive.ndjson");
+    signalbox(&world.config, &["log", "export", archive.to_str().unwrap()]).await.well();
+
+    let other = World::of_archive(&archive, token["token"].as_str().unwrap()).await;
+    let (admin, total) =
+        (&other.admin, async |list: &str| other.admin.get(list).await.expect(200)["total"].clone());
+    for path in [&transfer, &job] {
+        admin.get(path).await.error(404);
+        assert_eq!(admin.get(&format!("{path}?at={before}")).await.expect(200)["status"], "cancelled");
+    }
+    assert_eq!(admin.get("/api/transfers").await.expect(200), json!([]));
+    assert_eq!(total("/api/v1/jobs").await, 0);
+    eventually(seconds(60), async || total("/api/v1/datapoints").await == 5).await;
+    eventually(seconds(60), async || other.count_events("staged_bytes_deleted").await == 1).await;
+    eventually(seconds(30), async || signalbox(&other.config, &["log", "verify"]).await.code == Some(0))
+        .await;
+    for model in ["transfer", "extraction", "monitoring", "datapoints"] {
+        signalbox(&other.config, &["projections", "rebuild", model]).await.well();
+    }
+    assert_eq!((total("/api/v1/datapoints").await, total("/api/v1/jobs").await), (json!(5), json!(0)));
+    admin.get(&transfer).await.error(404);
     world.finish_with_mail().await;
     other.finish_with_mail().await;
 }

@@ -6,6 +6,7 @@
 mod api;
 mod command_line;
 mod console;
+mod demo_plant;
 mod doctor_command;
 mod extract_command;
 mod generated_clients;

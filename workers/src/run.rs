@@ -104,7 +104,7 @@ pub async fn run(context: Context, stop: CancellationToken) {
     workers.start(BlobSweep);
     workers.start(StagedSweep);
     workers.start(Housekeeping);
-    workers.start(Retention);
+    workers.start(Retention::default());
     workers.start(Indexer);
     workers.start(HashChainWriter);
     workers.start(Readings::default());

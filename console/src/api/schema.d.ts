@@ -431,7 +431,8 @@ export interface paths {
         get: operations["get_transfer"];
         put?: never;
         post?: never;
-        delete?: never;
+        /** Delete a transfer that has ended, with what is still staged of its files. The log keeps it: with `at`, it is shown as it was. */
+        delete: operations["delete_transfer"];
         options?: never;
         head?: never;
         patch?: never;
@@ -1089,7 +1090,10 @@ export interface paths {
         /** Change an event. */
         put: operations["update_event"];
         post?: never;
-        /** Delete an event; its datapoints stay. Rules on it are disabled, which clears their alarms. */
+        /**
+         * Delete an event; its datapoints stay, unless `values=true` deletes them for good. Rules on it are disabled, which clears their
+         *     alarms.
+         */
         delete: operations["delete_event"];
         options?: never;
         head?: never;
@@ -1322,7 +1326,10 @@ export interface paths {
         get: operations["get_extraction_job"];
         put?: never;
         post?: never;
-        /** End an extraction job; one that has ended stays as it is. */
+        /**
+         * End an extraction job; one that has ended stays as it is. With `remove`, delete one that has ended, with its document and its
+         *     text: the log keeps it, and with `at` it is shown as it was.
+         */
         delete: operations["cancel_extraction_job"];
         options?: never;
         head?: never;
@@ -4221,7 +4228,7 @@ export interface components {
             last_run?: string | null;
             /**
              * Format: int64
-             * @description Id of the job's newest transfer; null when there is none.
+             * @description Id of the job's newest transfer, also if that was deleted since; null when there was none.
              */
             last_transfer_id?: number | null;
             /** @description Display name. */
@@ -4432,7 +4439,7 @@ export interface components {
          * @description Kind of an event of the log. Kinds are added, and never removed.
          * @enum {string}
          */
-        LogEventType: "agent_connected" | "agent_created" | "agent_deleted" | "agent_described" | "agent_disconnected" | "agent_token_created" | "agent_token_revoked" | "agent_updated" | "agent_warning_changed" | "agent_went_offline" | "alarm_acknowledged" | "alarm_announced" | "alarm_cleared" | "alarm_fired" | "alarm_started" | "alarm_unacknowledged" | "api_token_controller_noted" | "api_token_created" | "api_token_revoked" | "attempts_begun" | "attempts_ended" | "callback_queued" | "channel_created" | "channel_deleted" | "channel_mapped" | "channel_mapping_removed" | "channel_mapping_updated" | "channel_updated" | "contact_created" | "contact_deleted" | "contact_updated" | "dashboard_created" | "dashboard_deleted" | "dashboard_restored" | "dashboard_updated" | "deliveries_queued" | "deliveries_requeued" | "experiment_deleted" | "experiment_renamed" | "experiment_started" | "experiment_stopped" | "extraction_advanced" | "extraction_begun" | "extraction_cancelled" | "extraction_completed" | "extraction_discarded" | "extraction_failed" | "extraction_given_back" | "extraction_input_removed" | "extraction_released" | "extraction_result_expired" | "extraction_retried" | "extraction_submitted" | "files_staged" | "firmware_apply_requested" | "firmware_bundle_added" | "firmware_claimed" | "firmware_completed" | "firmware_created" | "firmware_deleted" | "firmware_downloaded" | "firmware_failed" | "firmware_files_removed" | "firmware_rollback_failed" | "firmware_rollback_requested" | "firmware_rolled_back" | "firmware_verified" | "health_changed" | "job_created" | "job_deleted" | "job_firing_skipped" | "job_updated" | "late_report_received" | "log_entry_edited" | "log_entry_marked" | "log_entry_written" | "message_queued" | "plugin_instance_created" | "plugin_instance_deleted" | "plugin_instance_reported" | "plugin_instance_updated" | "plugin_package_installed" | "plugin_package_uninstalled" | "reading_reported" | "rule_created" | "rule_deleted" | "rule_silenced" | "rule_triggered" | "rule_updated" | "session_ended" | "session_renewed" | "session_started" | "staged_bytes_deleted" | "transfer_cancelled" | "transfer_completed" | "transfer_dispatched" | "transfer_failed" | "transfer_progressed" | "transfer_requested" | "transfer_requeued" | "transfer_staged" | "user_created" | "user_deleted" | "user_email_changed" | "user_identity_linked" | "user_identity_removed" | "user_password_changed" | "user_renamed" | "user_role_changed" | "webhook_created" | "webhook_deleted" | "webhook_replay_advanced" | "webhook_replay_requested" | "webhook_updated" | "widget_added" | "widget_removed" | "widget_updated";
+        LogEventType: "agent_connected" | "agent_created" | "agent_deleted" | "agent_described" | "agent_disconnected" | "agent_token_created" | "agent_token_revoked" | "agent_updated" | "agent_warning_changed" | "agent_went_offline" | "alarm_acknowledged" | "alarm_announced" | "alarm_cleared" | "alarm_fired" | "alarm_started" | "alarm_unacknowledged" | "api_token_controller_noted" | "api_token_created" | "api_token_revoked" | "attempts_begun" | "attempts_ended" | "callback_queued" | "channel_created" | "channel_deleted" | "channel_mapped" | "channel_mapping_removed" | "channel_mapping_updated" | "channel_updated" | "contact_created" | "contact_deleted" | "contact_updated" | "dashboard_created" | "dashboard_deleted" | "dashboard_restored" | "dashboard_updated" | "deliveries_queued" | "deliveries_requeued" | "experiment_deleted" | "experiment_renamed" | "experiment_started" | "experiment_stopped" | "extraction_advanced" | "extraction_begun" | "extraction_cancelled" | "extraction_completed" | "extraction_deleted" | "extraction_discarded" | "extraction_failed" | "extraction_given_back" | "extraction_input_removed" | "extraction_released" | "extraction_result_expired" | "extraction_retried" | "extraction_submitted" | "files_staged" | "firmware_apply_requested" | "firmware_bundle_added" | "firmware_claimed" | "firmware_completed" | "firmware_created" | "firmware_deleted" | "firmware_downloaded" | "firmware_failed" | "firmware_files_removed" | "firmware_rollback_failed" | "firmware_rollback_requested" | "firmware_rolled_back" | "firmware_verified" | "health_changed" | "job_created" | "job_deleted" | "job_firing_skipped" | "job_updated" | "late_report_received" | "log_entry_edited" | "log_entry_marked" | "log_entry_written" | "message_queued" | "plugin_instance_created" | "plugin_instance_deleted" | "plugin_instance_reported" | "plugin_instance_updated" | "plugin_package_installed" | "plugin_package_uninstalled" | "reading_reported" | "rule_created" | "rule_deleted" | "rule_silenced" | "rule_triggered" | "rule_updated" | "session_ended" | "session_renewed" | "session_started" | "staged_bytes_deleted" | "transfer_cancelled" | "transfer_completed" | "transfer_deleted" | "transfer_dispatched" | "transfer_failed" | "transfer_progressed" | "transfer_requested" | "transfer_requeued" | "transfer_staged" | "user_created" | "user_deleted" | "user_email_changed" | "user_identity_linked" | "user_identity_removed" | "user_password_changed" | "user_renamed" | "user_role_changed" | "webhook_created" | "webhook_deleted" | "webhook_replay_advanced" | "webhook_replay_requested" | "webhook_updated" | "widget_added" | "widget_removed" | "widget_updated";
         /** @description A piece of the log. */
         LogEventsOut: {
             /** @description Entries of this page. */
@@ -9945,6 +9952,102 @@ export interface operations {
             };
         };
     };
+    delete_transfer: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description ETag of the version that the change is meant for */
+                "If-Match"?: string;
+            };
+            path: {
+                /** @description Id of the resource. */
+                id: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; there is nothing to show. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description The credential is missing, wrong, expired or revoked: log in again. */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description The caller's role does not allow it, or it is another user's. */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description The caller has no transfer, or no job, with this id. */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description The transfer has not ended: cancel it first. Others change the same resource at this moment: send the request again. An event of the resource cannot be read by this version of the service: its health names the resource. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description The resource has changed since the version in If-Match: read it again and repeat the change. */
+            412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description Too many requests: try again after Retry-After seconds. */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description The service failed; its log has the reason under the request's id. */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+            /** @description A part that the request needs does not answer or is full: try again after Retry-After seconds. */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorOut"];
+                };
+            };
+        };
+    };
     cancel_transfer: {
         parameters: {
             query?: never;
@@ -14135,7 +14238,10 @@ export interface operations {
     };
     latest_datapoints: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Ids of events with commas between them, at most 1000; of all events if absent. Those that do not exist are left out. */
+                event_public_id?: string;
+            };
             header?: never;
             path?: never;
             cookie?: never;
@@ -14164,6 +14270,15 @@ export interface operations {
             };
             /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
             401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -15568,7 +15683,13 @@ export interface operations {
     };
     delete_event: {
         parameters: {
-            query?: never;
+            query?: {
+                /**
+                 * @description Whether its datapoints and their aggregates are deleted, too: for good, within seconds where nothing else is removed; false if
+                 *     absent.
+                 */
+                values?: boolean;
+            };
             header?: {
                 /** @description ETag of the version that the change is meant for */
                 "If-Match"?: string;
@@ -15625,6 +15746,15 @@ export interface operations {
             };
             /** @description `version_mismatch`: The resource has changed since the version in If-Match: read it again and repeat the change. */
             412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -17731,7 +17861,10 @@ export interface operations {
     };
     cancel_extraction_job: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Whether the job is deleted; false if absent. */
+                remove?: boolean;
+            };
             header?: {
                 /** @description ETag of the version that the change is meant for */
                 "If-Match"?: string;
@@ -17788,6 +17921,13 @@ export interface operations {
                     "application/json": components["schemas"]["ExtractionJobOut"];
                 };
             };
+            /** @description With `remove`, the job is deleted */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
             /** @description `unauthenticated`: The credential is missing, wrong, expired or revoked: log in again. */
             401: {
                 headers: {
@@ -17806,8 +17946,26 @@ export interface operations {
                     "application/problem+json": components["schemas"]["JobNotFoundOut"];
                 };
             };
+            /** @description `job_under_way`: With remove=true: the job has not ended: cancel it first, or wait. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
             /** @description `version_mismatch`: The resource has changed since the version in If-Match: read it again and repeat the change. */
             412: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `invalid_field`: A value breaks a rule; the message names the field. */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -23437,7 +23595,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no rule, or no event or contact that it names, with this id. */
+            /** @description `not_found`: There is no rule, or no event or contact that it names, with this id. `event_deleted`: The event that the rule watches was deleted: name another one. */
             404: {
                 headers: {
                     [name: string]: unknown;
@@ -23989,7 +24147,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `not_found`: There is no rule, or no event or contact that it names, with this id. */
+            /** @description `not_found`: There is no rule, or no event or contact that it names, with this id. `event_deleted`: The event that the rule watches was deleted: name another one. */
             404: {
                 headers: {
                     [name: string]: unknown;

@@ -24,6 +24,8 @@ const PING_MS = 25_000;
 const ANSWER_MS = 10_000;
 const CHECK_MS = 5_000;
 const LOGIN_ENDED = 1008;
+/** Channels of one request for newest values. */
+const AT_ONCE = 100;
 
 class LiveValues {
   readonly newest = new SvelteMap<string, Reading>();
@@ -33,6 +35,8 @@ class LiveValues {
   private gathered = new Map<string, Reading>();
   private drawing = false;
   private listeners = new Set<Listener>();
+  /** Channels that have been shown: there may be thousands of others. */
+  private needed = new Set<string>();
 
   /** Every value that arrives, in its order; gives back how to stop. */
   listen(listener: Listener): () => void {
@@ -51,11 +55,20 @@ class LiveValues {
     this.socket = null;
   }
 
-  /** Takes over the newest values that the log knows, for channels that are silent now. */
-  async load(): Promise<void> {
-    const points = await ask((client) => client.GET('/api/v1/datapoints/latest'));
-    for (const { event_public_id, value, timestamp } of points) {
-      this.take(event_public_id, { value, time: Date.parse(timestamp) });
+  /** Has the newest values of these channels, also of those that are silent now. */
+  need(channels: string[]): void {
+    const fresh = channels.filter((channel) => channel && !this.needed.has(channel));
+    for (const channel of fresh) this.needed.add(channel);
+    if (this.state === 'live') this.load(fresh).catch(() => undefined);
+  }
+
+  private async load(channels: string[]): Promise<void> {
+    for (let begin = 0; begin < channels.length; begin += AT_ONCE) {
+      const query = { event_public_id: channels.slice(begin, begin + AT_ONCE).join(',') };
+      const points = await ask((client) => client.GET('/api/v1/datapoints/latest', { params: { query } }));
+      for (const { event_public_id, value, timestamp } of points) {
+        this.take(event_public_id, { value, time: Date.parse(timestamp) });
+      }
     }
     this.draw();
   }
@@ -95,7 +108,7 @@ class LiveValues {
       this.retry = FIRST_RETRY_MS;
       connection.noteAnswer();
       // Values that arrived while there was no socket.
-      this.load().catch(() => undefined);
+      this.load([...this.needed]).catch(() => undefined);
     };
     socket.onmessage = (event: MessageEvent<string>) => {
       heard = Date.now();
@@ -116,7 +129,7 @@ class LiveValues {
   }
 
   private take(channel: string, reading: Reading): void {
-    this.gathered.set(channel, reading);
+    if (this.needed.has(channel)) this.gathered.set(channel, reading);
     for (const listener of this.listeners) listener(channel, reading);
   }
 

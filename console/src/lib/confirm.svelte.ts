@@ -3,19 +3,27 @@ export interface Question {
   title: string;
   text: string;
   action: string;
-  answer: (yes: boolean) => void;
+  /** Something else that is done too, if it is chosen. */
+  option?: string;
+  answer: (answer: Answer) => void;
 }
+
+export interface Answer { yes: boolean; option: boolean }
 
 class Confirmation {
   question = $state.raw<Question | null>(null);
 
-  ask(title: string, text: string, action: string): Promise<boolean> {
+  async ask(title: string, text: string, action: string): Promise<boolean> {
+    return (await this.choose({ title, text, action })).yes;
+  }
+
+  choose(question: Omit<Question, 'answer'>): Promise<Answer> {
     return new Promise((resolve) => {
       this.question = {
-        title, text, action,
-        answer: (yes) => {
+        ...question,
+        answer: (answer) => {
           this.question = null;
-          resolve(yes);
+          resolve(answer);
         },
       };
     });

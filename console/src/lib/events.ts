@@ -1,7 +1,8 @@
 import type { Schemas } from '../api/client';
 import type { Tone } from '../ui/Status.svelte';
-import { bytes } from './format';
-import { pick } from './i18n.svelte';
+import { bytes, measured } from './format';
+import { pick, word } from './i18n.svelte';
+import { saidOf } from './problems';
 import { eventTexts, streamTexts } from './texts/events';
 
 type LogEvent = Schemas['LogEventOut'];
@@ -61,15 +62,33 @@ export function eventTone(type: string): Tone {
   return 'idle';
 }
 
-const TELLING = ['error', 'reason', 'name', 'filename', 'url', 'leg', 'attempt', 'version', 'status', 'email', 'login', 'value'];
+const TELLING = ['error', 'reason', 'name', 'filename', 'url', 'leg', 'attempt', 'version', 'status', 'severity', 'email', 'login', 'value'];
+/** Fields whose values are words of the interface. */
+const WORDS = new Set(['reason', 'leg', 'status', 'severity']);
+
+interface Failure { code: string; message: string }
+
+function isFailure(value: unknown): value is Failure {
+  return typeof value === 'object' && value !== null && 'code' in value && 'message' in value;
+}
 
 /** The fields of an event's data that distinguish it from others of its type. */
 export function summary(event: LogEvent): string {
   const data = event.data as Record<string, unknown>;
   const said = TELLING.flatMap((name) => {
     const value = data[name];
-    return typeof value === 'string' || typeof value === 'number' ? [name === 'attempt' ? `#${value}` : String(value)] : [];
+    if (typeof value === 'number') return [name === 'attempt' ? `#${value}` : name === 'value' ? measured(value) : String(value)];
+    return typeof value === 'string' ? [WORDS.has(name) && /^[a-z_]+$/.test(value) ? word(value) : value] : [];
   });
+  if (isFailure(data.failure)) said.unshift(saidOf(data.failure.message, data.failure.code));
+  if (typeof data.pages_done === 'number') said.push(`${data.pages_done} / ${typeof data.page_count === 'number' ? data.page_count : '?'}`);
+  if (Array.isArray(data.files)) said.push(...listed(data.files as { name?: string }[]));
+  if (typeof data.bytes === 'number') said.push(bytes(data.bytes));
   if (typeof data.size === 'number') said.push(bytes(data.size));
   return said.join(' · ').slice(0, 160);
+}
+
+function listed(files: { name?: string }[]): string[] {
+  const [first] = files;
+  return first?.name ? [files.length > 1 ? `${first.name} + ${files.length - 1}` : first.name] : [];
 }

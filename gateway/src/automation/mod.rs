@@ -8,6 +8,7 @@ mod deliveries;
 mod event_types;
 mod messages;
 mod rule_history;
+mod rule_references;
 mod rules;
 mod webhook_history;
 mod webhook_keys;

@@ -9,7 +9,7 @@ use signalbox_projections::{
     register::{self, Resource},
 };
 
-use super::rules::{RuleOut, channel};
+use super::{rule_references::is_there, rules::RuleOut};
 use crate::{
     answer::Page,
     auth::Admin,
@@ -62,7 +62,8 @@ pub(crate) async fn restore(
     let key = find::<RuleRow>(&database, &id).await?.id;
     let then: RuleRow = earlier(&database, "Rule", key, target).await?;
     let spec = then.spec().ok_or_else(|| Problem::internal(&"a rule of words that are not known"))?;
-    channel(&database, &spec.channel.to_string()).await?;
+    let remedy = "restore another version, or change the rule to another event";
+    is_there(&database, &spec.name, spec.channel, remedy).await?;
     let command = RuleCommand::Change { changes: all_of(spec), after: 0 };
     let metadata = restoring(context.metadata(user.actor(), "restore rule"), target);
     let written = commands.write::<Rule>(key, version, &metadata, &command).await?;

@@ -1,16 +1,17 @@
 use axum::{Json, extract::State, response::Response};
 use futures::future::BoxFuture;
 use serde::Deserialize;
-use signalbox_domain::automation::{ActionType, NewRule, Rule, RuleCommand};
+use signalbox_domain::{
+    automation::{ActionType, NewRule, Rule, RuleCommand},
+    kernel::ChannelId,
+};
 use signalbox_projections::automation::rules::{self, RuleFilter, RuleRow};
 use sqlx::PgPool;
 use utoipa::IntoParams;
 use uuid::Uuid;
 
-use self::{
-    body::{RuleChangesIn, RuleCreatedOut},
-    named::find_contacts,
-};
+use self::body::{RuleChangesIn, RuleCreatedOut};
+use super::rule_references::{channel, find_contacts, is_there};
 use crate::{
     answer::{self, Page, StatusOut},
     auth::Admin,
@@ -25,10 +26,8 @@ use crate::{
 };
 
 mod body;
-mod named;
 
 pub(crate) use body::{RuleIn, RuleOut};
-pub(super) use named::channel;
 
 /// Which rules are listed.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -127,7 +126,10 @@ pub(crate) async fn update(
     match &event {
         Some(id) => changes.channel = Some(channel(&database, id).await?),
         // No value can end the alarm of a channel that is gone.
-        None if is_enabled => drop(channel(&database, &row.channel_id.to_string()).await?),
+        None if is_enabled => {
+            let remedy = "name another one in event_public_id, or leave the rule disabled";
+            is_there(&database, &row.name, ChannelId(row.channel_id), remedy).await?;
+        }
         None => {}
     }
     find_contacts(&database, &changes.notify, &row.notify).await?;

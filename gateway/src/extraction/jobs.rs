@@ -158,6 +158,15 @@ pub(crate) struct JobParams {
     to: Option<DateTime<Utc>>,
 }
 
+/// Whether a job is only ended.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct RemovalParams {
+    /// Whether the job is deleted; false if absent.
+    #[serde(default)]
+    remove: Option<bool>,
+}
+
 /// `{id}` of a job, whose absence is answered in a form of its own.
 pub(super) struct JobKey(String);
 
@@ -224,7 +233,10 @@ pub(super) async fn get(
     JobKey(id): JobKey,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let mut row = find(&database, user.as_ref(), &id).await?;
+    let mut row = find_ever(&database, user.as_ref(), &id).await?;
+    if at.is_none() && row.deleted {
+        return Err(job_not_found());
+    }
     if let Some(at) = at {
         let is_kept = row.result_kept || row.kept;
         row = find_past(&database, row.id, at).await?;
@@ -237,9 +249,10 @@ pub(super) async fn get(
     Ok(answer::resource(row.version, &ExtractionJobOut::new(&config, &row, text)))
 }
 
-/// End an extraction job; one that has ended stays as it is.
-#[utoipa::path(delete, path = "/api/v1/jobs/{id}", tag = "extraction jobs", security((), ("jwt" = [])), params(("id" = String, Path,)), operation_id = "cancel_extraction_job",
-    responses((status = 200, body = ExtractionJobOut), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 412, body = ProblemOut)))]
+/// End an extraction job; one that has ended stays as it is. With `remove`, delete one that has ended, with its document and its
+/// text: the log keeps it, and with `at` it is shown as it was.
+#[utoipa::path(delete, path = "/api/v1/jobs/{id}", tag = "extraction jobs", security((), ("jwt" = [])), params(("id" = String, Path,), RemovalParams), operation_id = "cancel_extraction_job",
+    responses((status = 200, body = ExtractionJobOut), (status = 204, description = "With `remove`, the job is deleted"), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(super) async fn cancel(
     State(database): State<Database>,
     State(commands): State<Commands>,
@@ -247,10 +260,17 @@ pub(super) async fn cancel(
     Visitor(user): Visitor,
     IfMatch(version): IfMatch,
     JobKey(id): JobKey,
+    Params(params): Params<RemovalParams>,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    change(&database, &commands, &config, user.as_ref(), &id, version, &context, ExtractionJobCommand::Cancel)
-        .await
+    if !params.remove.unwrap_or(false) {
+        let command = ExtractionJobCommand::Cancel;
+        return change(&database, &commands, &config, user.as_ref(), &id, version, &context, command).await;
+    }
+    let row = find(&database, user.as_ref(), &id).await?;
+    let metadata = context.metadata(actor(user.as_ref()), "delete extraction job");
+    let command = ExtractionJobCommand::Delete;
+    Ok(answer::deleted(commands.write::<ExtractionJob>(row.id, version, &metadata, &command).await?))
 }
 
 /// Read a document again whose job has failed; any other job stays as it is.
@@ -336,6 +356,16 @@ pub(super) fn actor(user: Option<&CurrentUser>) -> Actor {
 
 /// The job that a client calls `id`: its own, or one that was sent without a login. Admins find kept texts of all, and can read them.
 pub(super) async fn find(
+    database: &Database,
+    user: Option<&CurrentUser>,
+    text: &str,
+) -> Result<ExtractionJobRow, Problem> {
+    let row = find_ever(database, user, text).await?;
+    if row.deleted { Err(job_not_found()) } else { Ok(row) }
+}
+
+/// Like [`find`], also one that was deleted.
+async fn find_ever(
     database: &Database,
     user: Option<&CurrentUser>,
     text: &str,

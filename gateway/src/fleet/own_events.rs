@@ -57,7 +57,8 @@ pub(super) async fn remove(
         disable_rules_on(database, commands, user, context, &ids).await?;
     let deleted = stream::iter(ids).map(|event| async move {
         let metadata = context.metadata(user.actor(), &format!("delete channel {event}"));
-        if_still_there(commands.write::<Channel>(event, None, &metadata, &ChannelCommand::Delete).await)
+        let command = ChannelCommand::Delete { values: false };
+        if_still_there(commands.write::<Channel>(event, None, &metadata, &command).await)
     });
     let deleted: Vec<_> = deleted.buffer_unordered(CONCURRENT).try_collect().await?;
     let has_pending_effects = disabled.iter().any(|written| written.has_pending_effects);

@@ -118,6 +118,15 @@ pub(crate) struct EventCreatedOut {
     event: EventOut,
 }
 
+/// Whether an event is deleted with its datapoints.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct EventDeleteParams {
+    /// Whether its datapoints and their aggregates are deleted, too: for good, within seconds where nothing else is removed; false if
+    /// absent.
+    values: Option<bool>,
+}
+
 /// Which events are listed.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -221,15 +230,17 @@ pub(crate) async fn update(
     changed::<ChannelRow>(&database, &id, written).await
 }
 
-/// Delete an event; its datapoints stay. Rules on it are disabled, which clears their alarms.
-#[utoipa::path(delete, path = "/api/v1/events/{id}", tag = "events", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_event",
-    responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
+/// Delete an event; its datapoints stay, unless `values=true` deletes them for good. Rules on it are disabled, which clears their
+/// alarms.
+#[utoipa::path(delete, path = "/api/v1/events/{id}", tag = "events", security(("jwt" = [])), params(("id" = String, Path,), EventDeleteParams), operation_id = "delete_event",
+    responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn delete(
     State(database): State<Database>,
     State(commands): State<Commands>,
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
+    Params(EventDeleteParams { values }): Params<EventDeleteParams>,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find::<ChannelRow>(&database, &id).await?;
@@ -239,7 +250,8 @@ pub(crate) async fn delete(
         disabled = disable_rules_on(&database, &commands, &user, &context, &[row.id]).await?;
     }
     let metadata = context.metadata(user.actor(), "delete channel");
-    let mut written = commands.write::<Channel>(row.id, version, &metadata, &ChannelCommand::Delete).await?;
+    let command = ChannelCommand::Delete { values: values.unwrap_or(false) };
+    let mut written = commands.write::<Channel>(row.id, version, &metadata, &command).await?;
     written.has_pending_effects = disabled.written.iter().any(|written| written.has_pending_effects);
     Ok(answer::success(written, "Event successfully deleted."))
 }

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use axum::{Json, extract::State};
 use chrono::{DateTime, Utc};
@@ -23,6 +23,9 @@ use crate::{
         replica::Database,
     },
 };
+
+/// Events of one request for latest datapoints.
+const LATEST: usize = 1000;
 
 /// Which datapoints are listed.
 #[derive(Debug, Default, Deserialize, IntoParams)]
@@ -112,20 +115,38 @@ pub(super) fn time(field: &str, text: Option<&str>) -> Result<Option<DateTime<Ut
     time.map(Some)
 }
 
+/// Of which events the latest datapoints are.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct LatestParams {
+    /// Ids of events with commas between them, at most 1000; of all events if absent. Those that do not exist are left out.
+    event_public_id: Option<String>,
+}
+
 /// The latest datapoint of each event that has any. A value counts from when it was measured or from when it arrived,
 /// whichever was first, so that a device whose clock is ahead hides nothing.
-#[utoipa::path(get, path = "/api/v1/datapoints/latest", tag = "datapoints", security(("jwt" = [])), operation_id = "latest_datapoints",
-    responses((status = 200, body = [DatapointOut]), (status = 401, body = ProblemOut)))]
+#[utoipa::path(get, path = "/api/v1/datapoints/latest", tag = "datapoints", security(("jwt" = [])), params(LatestParams), operation_id = "latest_datapoints",
+    responses((status = 200, body = [DatapointOut]), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn latest(
     State(database): State<Database>,
     State(server_clock): State<SharedServerClock>,
     State(catalogs): State<Arc<Catalogs>>,
     State(datapoint_ids): State<IdKey>,
     _: Reader,
+    Params(LatestParams { event_public_id }): Params<LatestParams>,
 ) -> Result<Json<Vec<DatapointOut>>, Problem> {
+    let asked: Option<Vec<&str>> = event_public_id.as_deref().map(|text| text.split(',').collect());
+    if asked.as_ref().is_some_and(|texts| texts.len() > LATEST) {
+        return Err(Problem::field("event_public_id", format!("must name at most {LATEST} events")));
+    }
     let mut points = database.read(series::latest).await?;
     let deleted = database.read(deleted_channel_numbers).await?;
     points.retain(|point| !deleted.contains(&point.channel));
     let catalog = catalogs.fresh().await?;
+    if let Some(texts) = asked {
+        let channels = texts.iter().filter_map(|text| catalog.channel(id(text.trim())?));
+        let numbers: HashSet<i32> = channels.map(|channel| channel.number).collect();
+        points.retain(|point| numbers.contains(&point.channel));
+    }
     Ok(Json(points.iter().map(|point| show(&server_clock, &datapoint_ids, &catalog, point)).collect()))
 }

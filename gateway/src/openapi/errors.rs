@@ -53,6 +53,10 @@ fn causes(operation: &Operation<'_>, status: &str) -> Vec<Cause> {
         }
         "403" => vec![("forbidden", "The caller's role does not allow it, or it is another user's.")],
         "404" if id.starts_with("sso_") => vec![("sso_disabled", "Single sign-on is not set up here.")],
+        "404" if ["update_rule", "restore_rule"].contains(&id) => vec![
+            ("not_found", missing(operation)),
+            ("event_deleted", "The event that the rule watches was deleted: name another one."),
+        ],
         "404" => vec![("not_found", missing(operation))],
         "408" => vec![("request_timeout", "The body arrived too slowly: send it again.")],
         "409" => conflicts(id),
@@ -219,6 +223,12 @@ fn conflicts(id: &str) -> Vec<Cause> {
             ("not_uploading", "The transfer takes no upload now."),
         ],
         "cancel_transfer" => vec![("transfer_finished", "The transfer has already ended.")],
+        "delete_transfer" => {
+            vec![("transfer_under_way", "The transfer has not ended: cancel it first.")]
+        }
+        "cancel_extraction_job" => {
+            vec![("job_under_way", "With remove=true: the job has not ended: cancel it first, or wait.")]
+        }
         "create_widget" => {
             vec![("dashboard_full", "The dashboard holds as many widgets as it can: use another one.")]
         }

@@ -71,7 +71,10 @@ const FIELDS: &[(&str, &str)] = &[
     ("language", "ISO 639-3 code of the text's language."),
     ("last_run", "When the job ran last; null when never."),
     ("last_seen", "When the agent was heard of last; null when never."),
-    ("last_transfer_id", "Id of the job's newest transfer; null when there is none."),
+    (
+        "last_transfer_id",
+        "Id of the job's newest transfer, also if that was deleted since; null when there was none.",
+    ),
     ("max_attempts", "How often it is tried at most."),
     ("max_value", "Upper bound for displays and sliders."),
     ("message", "What happened, in one sentence for people."),

@@ -260,6 +260,7 @@ mod tests {
             description: None,
             retention_days: None,
             deleted_at: None,
+            values_deleted: false,
             version: 1,
             position: number.into(),
             created_at: now,

@@ -328,8 +328,9 @@ async fn pass_on_echo(bus: &Bus, echo: Echo) -> Result<(), Problem> {
     Ok(bus.wake(&wakeup).await?)
 }
 
+/// The transfer of a report. Late ones are recorded, also if it was deleted.
 async fn find(database: &Database, peer: &Peer, number: i64) -> Result<Option<TransferRow>, Problem> {
-    Ok(queries::transfer_of_agent(&database.primary, peer.auth.agent.0, number).await?)
+    Ok(queries::transfer_of_agent_ever(&database.primary, peer.auth.agent.0, number).await?)
 }
 
 /// Sends a command on the agent's behalf. A refusal because of the transfer's state is not the agent's fault.

@@ -50,7 +50,7 @@ pub(crate) fn routes() -> Routes {
         .routes(routes!(job_history::history))
         .routes(routes!(job_history::restore))
         .routes(routes!(transfers::list, transfers::create))
-        .routes(routes!(transfers::get))
+        .routes(routes!(transfers::get, transfers::delete))
         .routes(routes!(transfers::cancel))
         .routes(routes!(content::upload_content))
         .with(AGENT, routes!(upload::upload))

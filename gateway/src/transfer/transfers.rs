@@ -23,7 +23,7 @@ use crate::{
     answer,
     auth::{Reader, Writer},
     context::RequestContext,
-    extract::{JsonBody, Number, PageParams, Params, Sort, present},
+    extract::{IfMatch, JsonBody, Number, PageParams, Params, Sort, present},
     past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem},
     services::{agent_keys::AgentKeys, commands::Commands, replica::Database},
@@ -189,10 +189,12 @@ pub(crate) async fn get(
     Number(id): Number,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let row = find(&database, user.id, id).await?;
     let (version, out) = match at {
-        None => show(&database, row, user.number).await?,
-        Some(at) => show_past(&database, row.id, at, user.number).await?,
+        None => show(&database, find(&database, user.id, id).await?, user.number).await?,
+        Some(at) => {
+            let row = queries::transfer_ever(&database.primary, user.id.0, id).await?.ok_or_else(missing)?;
+            show_past(&database, row.id, at, user.number).await?
+        }
     };
     Ok(answer::resource(version, &out))
 }
@@ -218,6 +220,23 @@ pub(crate) async fn cancel(
     }
     let (version, out) = show_written(&database, &transfers, row.id, written.unseen, user.number).await?;
     Ok(answer::changed(written, version, &out))
+}
+
+/// Delete a transfer that has ended, with what is still staged of its files. The log keeps it: with `at`, it is shown as it was.
+#[utoipa::path(delete, path = "/api/transfers/{id}", tag = "transfers", security(("jwt" = [])), params(("id" = i64, Path,)), operation_id = "delete_transfer",
+    responses((status = 204), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut), (status = 404, body = ErrorOut), (status = 409, body = ErrorOut), (status = 412, body = ErrorOut)))]
+pub(crate) async fn delete(
+    State(database): State<Database>,
+    State(commands): State<Commands>,
+    Writer(user): Writer,
+    IfMatch(version): IfMatch,
+    Number(id): Number,
+    context: RequestContext,
+) -> Result<Response, Problem> {
+    let row = find(&database, user.id, id).await?;
+    let metadata = context.metadata(user.actor(), "delete transfer");
+    let written = commands.write::<Transfer>(row.id, version, &metadata, &TransferCommand::Delete).await?;
+    Ok(answer::deleted(written))
 }
 
 /// The answer to a request that has made transfer `id`.

@@ -220,21 +220,26 @@ pub async fn unindexed(
     .await
 }
 
-/// Jobs whose kept text was deleted by its owner, and whose files are still to be removed.
+/// Jobs that were deleted by their owners, or whose kept texts were, and whose files are still to be removed. Those that were
+/// cancelled after `lapsed` are left out if they were ever claimed: a worker may still be writing what it has read.
 ///
 /// # Errors
 /// The database's error.
 #[boxed]
 pub async fn discarded(
     pool: &PgPool,
+    lapsed: DateTime<Utc>,
     without: &[Uuid],
     limit: i64,
 ) -> Result<Vec<ExtractionJobRow>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT * FROM read.extraction_jobs WHERE discarded AND id <> ALL($1::uuid[]) ORDER BY id LIMIT $2",
+        "SELECT * FROM read.extraction_jobs
+          WHERE discarded AND NOT (status = 'cancelled' AND claims <> '{}' AND ended_at > $3)
+            AND id <> ALL($1::uuid[]) ORDER BY id LIMIT $2",
     )
     .bind(without)
     .bind(limit)
+    .bind(lapsed)
     .fetch_all(pool)
     .await
 }

@@ -23,11 +23,12 @@ impl Resource for ExtractionJobRow {
             | ExtractionJobEventKind::ExtractionRetried
             | ExtractionJobEventKind::ExtractionInputRemoved
             | ExtractionJobEventKind::ExtractionResultExpired
-            | ExtractionJobEventKind::ExtractionDiscarded => false,
+            | ExtractionJobEventKind::ExtractionDiscarded
+            | ExtractionJobEventKind::ExtractionDeleted => false,
         }
     }
 
     fn of(rows: &ExtractionRows, id: Uuid) -> Option<&Self> {
-        rows.jobs.get(id)
+        rows.jobs.get(id).filter(|row| !row.deleted)
     }
 }

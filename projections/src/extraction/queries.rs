@@ -54,7 +54,7 @@ pub struct JobState {
     pub version: i64,
 }
 
-/// The job `id`.
+/// The job `id`, also a deleted one.
 ///
 /// # Errors
 /// The database's error.
@@ -80,7 +80,7 @@ pub async fn jobs(
     page: Page,
 ) -> Result<(Vec<ExtractionJobRow>, i64), sqlx::Error> {
     list(pool, "SELECT *", order, page, |query| {
-        query.push(" FROM read.extraction_jobs WHERE owner_id = ").push_bind(owner);
+        query.push(" FROM read.extraction_jobs WHERE NOT deleted AND owner_id = ").push_bind(owner);
         and_eq(query, "status", filter.status);
         and_like(query, "filename", filter.filename.as_deref());
         and_within(query, "created_at", filter.from, filter.to);
@@ -103,7 +103,7 @@ pub async fn counts(pool: &PgPool, owner: Option<Uuid>) -> Result<JobCounts, sql
                 count(*) FILTER (WHERE status = 'processing') AS processing,
                 count(*) FILTER (WHERE status = 'queued') AS queued,
                 count(*) FILTER (WHERE status = 'cancelled') AS cancelled
-           FROM read.extraction_jobs WHERE owner_id = $1",
+           FROM read.extraction_jobs WHERE owner_id = $1 AND NOT deleted",
     )
     .bind(owner)
     .fetch_one(pool)

@@ -70,6 +70,8 @@ pub struct ExtractionJobRow {
     pub kept: bool,
     /// Whether its owner has deleted it and its files have not been removed yet.
     pub discarded: bool,
+    /// Whether its owner has deleted the job: it is shown only as of a moment before.
+    pub deleted: bool,
     /// Version of the aggregate.
     pub version: i64,
     /// When it was submitted.
@@ -127,6 +129,9 @@ pub(super) fn fold(rows: &mut Table<ExtractionJobRow>, recorded: &RecordedEvent,
         ExtractionJobEvent::ExtractionInputRemoved => row.input_kept = false,
         ExtractionJobEvent::ExtractionResultExpired => (row.result_kept, row.discarded) = (false, false),
         ExtractionJobEvent::ExtractionDiscarded => (row.kept, row.discarded) = (false, true),
+        ExtractionJobEvent::ExtractionDeleted => {
+            (row.kept, row.result_kept, row.discarded, row.deleted) = (false, false, true, true);
+        }
     }
 }
 
@@ -163,6 +168,7 @@ impl ExtractionJobRow {
             result_kept: false,
             kept: false,
             discarded: false,
+            deleted: false,
             version: recorded.sequence,
             created_at: at,
             started_at: None,

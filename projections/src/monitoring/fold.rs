@@ -133,8 +133,9 @@ impl MonitoringRows {
                 row.description = description;
                 row.retention_days = days_column(retention_days);
             }
-            ChannelEvent::ChannelDeleted { .. } => {
+            ChannelEvent::ChannelDeleted { values, .. } => {
                 row.deleted_at = Some(recorded.recorded_at);
+                row.values_deleted = values;
                 self.dashboards.unlink(id);
             }
         }
@@ -162,6 +163,7 @@ fn created(recorded: &RecordedEvent, new: NewChannel) -> ChannelRow {
         description,
         retention_days: days_column(retention_days),
         deleted_at: None,
+        values_deleted: false,
         version: recorded.sequence,
         position: recorded.position,
         created_at: recorded.recorded_at,

@@ -34,6 +34,15 @@ pub async fn channel(pool: &PgPool, id: Uuid) -> Result<Option<ChannelRow>, sqlx
         .await
 }
 
+/// The channel `id`, also a deleted one.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn channel_ever(pool: &PgPool, id: Uuid) -> Result<Option<ChannelRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.channels WHERE id = $1").bind(id).fetch_optional(pool).await
+}
+
 /// Those of the channels `ids` that exist.
 ///
 /// # Errors

@@ -32,6 +32,8 @@ pub struct ChannelRow {
     pub retention_days: Option<i32>,
     /// Since when it takes no more values.
     pub deleted_at: Option<DateTime<Utc>>,
+    /// Whether its datapoints were deleted with it.
+    pub values_deleted: bool,
     /// Version of the aggregate.
     pub version: i64,
     /// Position of its newest event in the log.

@@ -232,7 +232,8 @@ impl TransferRows {
                 staged.insert(file.name.clone(), row);
             }
         }
-        if let TransferEvent::TransferRequeued { discard: true, .. } = &event {
+        if let TransferEvent::TransferRequeued { discard: true, .. } | TransferEvent::TransferDeleted = &event
+        {
             self.files.remove(&id);
             self.discarded.push(id);
         }
@@ -373,6 +374,7 @@ fn new_transfer(recorded: &RecordedEvent, new: NewTransfer) -> TransferRow {
         sha256: None,
         proven: false,
         cleaned: false,
+        deleted: false,
         error: None,
         not_before: None,
         active_at: recorded.recorded_at,
@@ -449,6 +451,7 @@ fn change_transfer(row: &mut TransferRow, at: DateTime<Utc>, event: TransferEven
         }
         TransferEvent::TransferCancelled => finish(row, at, "cancelled"),
         TransferEvent::StagedBytesDeleted => row.cleaned = true,
+        TransferEvent::TransferDeleted => row.deleted = true,
     }
 }
 

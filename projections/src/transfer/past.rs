@@ -102,12 +102,13 @@ impl Resource for TransferRow {
             | TransferEventKind::TransferFailed
             | TransferEventKind::TransferCancelled
             | TransferEventKind::LateReportReceived
-            | TransferEventKind::StagedBytesDeleted => false,
+            | TransferEventKind::StagedBytesDeleted
+            | TransferEventKind::TransferDeleted => false,
         }
     }
 
     fn of(rows: &TransferRows, id: Uuid) -> Option<&Self> {
-        rows.transfers.get(id)
+        rows.transfers.get(id).filter(|row| !row.deleted)
     }
 }
 
@@ -202,6 +203,6 @@ pub async fn past_transfer(
         rows.files.remove(&id).into_iter().flat_map(|staged| staged.into_values()).collect();
     files.sort_unstable_by(|one, other| one.name.cmp(&other.name));
     files.truncate(limit);
-    let row = rows.transfers.get(id).cloned();
+    let row = TransferRow::of(&rows, id).cloned();
     found::<TransferRow, _>(pool, id, was_created, row.map(|row| (row, files))).await
 }

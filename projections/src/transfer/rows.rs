@@ -267,6 +267,8 @@ pub struct TransferRow {
     pub proven: bool,
     /// Whether the staged bytes are gone.
     pub cleaned: bool,
+    /// Whether its owner has deleted it: it is shown only as of a moment before.
+    pub deleted: bool,
     /// Why the last attempt failed.
     pub error: Option<String>,
     /// When the next attempt may begin.

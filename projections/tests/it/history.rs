@@ -184,7 +184,7 @@ async fn dashboards(writer: &Writer, [gone, kept]: [Uuid; 2]) {
             writer.run::<Dashboard>(id, DashboardCommand::Delete).await;
         }
     }
-    writer.run::<Channel>(gone, ChannelCommand::Delete).await;
+    writer.run::<Channel>(gone, ChannelCommand::Delete { values: false }).await;
 }
 
 /// One that fires, is changed and fires again, gets an alarm, and may be gone in the end.

@@ -52,7 +52,7 @@ async fn a_widget_outlives_its_channel_and_is_unlinked() {
     world.fold().await;
     // In the batch of the deletion.
     let (same, other) = (add(&world, dashboard, gone).await, add(&world, dashboard, kept).await);
-    world.writer.run::<Channel>(gone, ChannelCommand::Delete).await;
+    world.writer.run::<Channel>(gone, ChannelCommand::Delete { values: false }).await;
     world.fold().await;
     let links = async || -> Vec<_> {
         widgets(&world, dashboard).await.into_iter().map(|row| (row.id, row.channel_id)).collect()

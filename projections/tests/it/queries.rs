@@ -261,8 +261,10 @@ async fn transfers_are_found_by_their_owner_and_their_agents() {
     let pool = world.pool();
     assert_eq!(transfer::transfer(pool, OWNER.0, 1).await.unwrap().unwrap().id, queued);
     assert_eq!(transfer::transfer(pool, STRANGER, 1).await.unwrap(), None);
+    assert_eq!(transfer::transfer_ever(pool, OWNER.0, 1).await.unwrap().unwrap().id, queued);
     for agent in [press, store] {
         assert!(transfer::transfer_of_agent(pool, agent.id.0, 2).await.unwrap().is_some());
+        assert!(transfer::transfer_of_agent_ever(pool, agent.id.0, 2).await.unwrap().is_some());
     }
     assert_eq!(transfer::transfer_of_agent(pool, STRANGER, 2).await.unwrap(), None);
     let at_press = transfer::transfers_at_agent(pool, press.id.0).await.unwrap();

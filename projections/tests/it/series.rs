@@ -24,6 +24,7 @@ use uuid::Uuid;
 use crate::world::at;
 
 mod damage;
+mod deletions;
 mod exports;
 mod retention;
 mod rollups;

@@ -160,7 +160,7 @@ fn case(operation_id: &str) -> (Access, Subject, Option<Value>) {
                 "source_agent_id": 1, "destination_agent_id": 1})),
         ),
         "get_transfer" => (AnyUser, Transfer, None),
-        "cancel_transfer" => (Operator, Transfer, None),
+        "cancel_transfer" | "delete_transfer" => (Operator, Transfer, None),
         "list_events" => (AnyUser, Nothing, None),
         "ping" => (Everybody, Nothing, None),
         "prometheus_read" | "query_databases" | "query_databases_by_form" => (AnyUser, Nothing, None),

@@ -14,6 +14,7 @@ use signalbox_domain::extraction::{
 use signalbox_projections::extraction::{
     ExtractionJobRow,
     anonymous::{self, Kept},
+    queries::job,
 };
 use signalbox_texts::{CacheKey, Origin, Texts};
 use tokio::{
@@ -71,7 +72,7 @@ impl Attempt {
                 if !cached {
                     self.remember(&key, &options, &extraction).await;
                 }
-                self.complete(&extraction, cached, milliseconds).await
+                self.complete(&extraction, cached, milliseconds, &key).await
             }
             Ended::Failed(cause) => self.fail(cause).await,
             Ended::Hindered(cause) => self.release(cause).await,
@@ -178,6 +179,7 @@ impl Attempt {
         extraction: &Extraction,
         cached: bool,
         milliseconds: u64,
+        key: &CacheKey,
     ) -> Result<(), WorkerError> {
         let bytes = Texts::encode(extraction)?;
         if self.row.owner_id.is_none()
@@ -208,6 +210,11 @@ impl Attempt {
         // If the outcome of the command is unknown, the text stays: the job may point to it.
         if !self.send("complete", &ExtractionJobCommand::Complete { claim: self.claim, result }).await? {
             self.texts().remove(self.claim).await?;
+            // A job that was deleted meanwhile leaves no text that would answer for its document. Where the read model does not show
+            // that yet, its files are still to be removed.
+            if job(&self.context.pool, self.row.id).await?.is_some_and(|row| row.deleted) {
+                self.texts().evict(key).await?;
+            }
         }
         Ok(())
     }

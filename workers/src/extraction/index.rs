@@ -11,7 +11,7 @@ use std::{
 
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_domain::{
-    extraction::{ExtractionJob, ExtractionJobCommand},
+    extraction::{ExtractionJob, ExtractionJobCommand, LEASE_SECONDS},
     kernel::Decider,
 };
 use signalbox_messaging::Wakeup;
@@ -69,7 +69,8 @@ impl Worker for DocumentIndex {
             self.indexing.settle(row.id, write(context, row).await)?;
         }
         self.indexing.report(context, "document-index.texts").await?;
-        let deleted = discarded(&context.pool, &self.removals.paused(), BATCH).await?;
+        let lapsed = now - TimeDelta::seconds(LEASE_SECONDS);
+        let deleted = discarded(&context.pool, lapsed, &self.removals.paused(), BATCH).await?;
         for row in &deleted {
             self.removals.settle(row.id, remove(context, row).await)?;
         }

@@ -1,4 +1,4 @@
-//! Removes datapoints and roll-ups that are older than they are kept.
+//! Removes datapoints and roll-ups that are older than they are kept, and those of events that were deleted with their values.
 //!
 //! Drops whole days of log and chunks, and where channels have numbers of days of their own, removes the values of single channels
 //! from a day. Dropped values are gone for good, so a wrong clock must not cost more than it takes to notice: days go by
@@ -6,17 +6,26 @@
 //! days from a channel at most, and runs are an hour of PostgreSQL's uptime apart. Entries in the log precede each run, and the run
 //! is recorded together with the drop: one that fails, or whose process crashes before, is repeated under the same entries.
 //! Removals are recorded and done in steps; the next process continues them. Days that are due and not dropped yet are a
-//! fault that health shows. Roll-ups stay when values go, for a time of their own.
+//! fault that health shows. The values of a deleted event go at once: its deletion is in the log. Roll-ups stay when values go, for a time of their own.
 
-use std::{collections::HashSet, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use chrono::{NaiveDate, TimeDelta};
 use signalbox_database::{clear_fault, is_lock_conflict, newest_recorded, report_fault};
-use signalbox_domain::monitoring::{LogEntry, LogEntryCommand, LogType, NewLogEntry};
+use signalbox_domain::{
+    kernel::Decider,
+    monitoring::{Channel, LogEntry, LogEntryCommand, LogType, NewLogEntry},
+};
+use signalbox_messaging::Wakeup;
 use signalbox_projections::monitoring::series::{
     LoggedDay, Overdue, Removal, SeriesError, continue_removal, drop_in_turn, drop_old_rollups, is_turn,
-    next_run, old_rollup_days, oldest_kept, record_removals,
+    next_run, old_rollup_days, oldest_kept, record_removals, remove_deleted,
 };
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use crate::{Context, Worker, WorkerError};
@@ -28,14 +37,19 @@ const FAULT: &str = "retention";
 /// Why days stay, in the fault.
 const IN_USE: &str = "Days of datapoints are older than they are kept and cannot be dropped, because a session reads \
     them for long, such as a backup or an export. It is tried again every minute: see pg_stat_activity for the session.";
-const REBUILDING: &str = "Datapoints are older than they are kept and cannot be removed while the read model `datapoints` \
-    is rebuilt. It is tried again every minute.";
+const REBUILDING: &str = "Datapoints that are older than they are kept, or whose event was deleted with them, cannot be removed \
+    while the read model `datapoints` is rebuilt. It is tried again every minute.";
 /// Namespace of the entries.
 const ENTRIES: Uuid = Uuid::from_u128(0x5197_a1b0_0000_8000_8000_0000_0000_0002);
 
+/// The least time between two comparisons of ages: a deleted event wakes the worker more often.
+const COMPARISON: Duration = Duration::from_secs(50);
+
 /// The retention of datapoints.
-#[derive(Debug)]
-pub struct Retention;
+#[derive(Debug, Default)]
+pub struct Retention {
+    compared: Mutex<Option<Instant>>,
+}
 
 impl Worker for Retention {
     const NAME: &'static str = "retention";
@@ -44,11 +58,25 @@ impl Worker for Retention {
         Duration::from_secs(60)
     }
 
+    fn wakes(&self, wakeup: &Wakeup) -> bool {
+        let Wakeup::ReadAdvanced { aggregates, .. } = wakeup else { return false };
+        aggregates.iter().any(|word| word == Channel::TYPE)
+    }
+
+    fn gathers(&self) -> Duration {
+        Duration::from_secs(1)
+    }
+
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
         // While the clocks differ, nothing continues either.
         let Some(today) = today(context).await? else { return Ok(false) };
-        let outcome = match continue_removal(&context.pool, today, general(context)).await {
+        let removed = match continue_removal(&context.pool, today, general(context)).await {
+            Ok(false) => remove_deleted(&context.pool).await,
+            outcome => outcome,
+        };
+        let outcome = match removed {
             Ok(true) => return Ok(true),
+            Ok(false) if !self.is_comparison() => return Ok(false),
             Ok(false) => run_if_due(context, today).await,
             Err(error) => Err(series(error)),
         };
@@ -59,6 +87,18 @@ impl Worker for Retention {
         };
         report_fault(&context.pool, FAULT, reason).await?;
         Ok(false)
+    }
+}
+
+impl Retention {
+    /// Whether ages are to be compared now, which is noted.
+    fn is_comparison(&self) -> bool {
+        let mut compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = compared.is_none_or(|last| last.elapsed() >= COMPARISON);
+        if is_due {
+            *compared = Some(Instant::now());
+        }
+        is_due
     }
 }
 

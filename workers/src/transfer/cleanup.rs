@@ -1,4 +1,4 @@
-//! Deletes staged bytes: of cancelled transfers at once, of others after their retention time. The agents of a
+//! Deletes staged bytes: of cancelled and deleted transfers at once, of others after their retention time. The agents of a
 //! cancelled transfer are notified here too.
 
 use std::{
@@ -44,7 +44,7 @@ impl Worker for Cleanup {
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
         let keep = TimeDelta::hours(i64::from(context.config.transfer.retention_hours));
-        // Cancelled transfers are due whatever the time is.
+        // Cancelled and deleted transfers are due whatever the time is.
         let before = context.sweep_time().await?.map_or(DateTime::UNIX_EPOCH, |now| now - keep);
         self.forget_cleaned(context).await?;
         self.notify_cancelled(context).await?;
@@ -72,11 +72,14 @@ impl Cleanup {
     /// Notifies the agents of cancelled transfers, once, also where the bytes cannot be removed for long.
     async fn notify_cancelled(&self, context: &Context) -> Result<(), WorkerError> {
         let notified: Vec<_> = self.notified().iter().copied().collect();
-        // Before this time nothing has ended: only cancelled transfers are due.
+        // Before this time nothing has ended: only cancelled and deleted transfers are due.
         let cancelled =
             queries::uncleaned_transfers(&context.pool, DateTime::UNIX_EPOCH, &notified, BATCH).await?;
         for row in &cancelled {
-            notify_agents(context, row).await?;
+            // One that was deleted had ended, and its agents know.
+            if row.status == "cancelled" {
+                notify_agents(context, row).await?;
+            }
             self.notified().insert(row.id);
         }
         Ok(())

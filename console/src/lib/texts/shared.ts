@@ -152,6 +152,8 @@ export const shared = {
   'word.paused': ['Paused', 'Pausiert'],
   'word.queued': ['Queued', 'In der Warteschlange'],
   'word.dispatched': ['Dispatched', 'Beauftragt'],
+  'word.upload': ['Upload', 'Hochladen'],
+  'word.download': ['Download', 'Ausliefern'],
   'word.uploading': ['Uploading', 'Wird hochgeladen'],
   'word.staged': ['Staged', 'Zwischengelagert'],
   'word.downloading': ['Downloading', 'Wird ausgeliefert'],
@@ -204,7 +206,7 @@ export const shared = {
   'overview.remedy.health': ['Look into it', 'Untersuchen'],
   'overview.remedy.plugin': ['Check settings', 'Einstellungen prüfen'],
   'overview.remedy.firmware': ['Apply again', 'Erneut anwenden'],
-  'overview.channels.note': ['{count} with values', '{count} mit Werten'],
+  'overview.channels.note': ['sensors and actuators', 'Sensoren und Aktoren'],
   'overview.rules.note': ['watching', 'aktiv'],
   'overview.documents.note': ['being read; {done} done', 'in Arbeit; {done} fertig'],
   'overview.moving': ['Transfers', 'Übertragungen'],
@@ -231,6 +233,7 @@ export const shared = {
 
   // Documents
   'documents.retry': ['Try again', 'Erneut versuchen'],
+  'documents.delete.text': ['The document and its text are deleted for good.', 'Das Dokument und sein Text werden endgültig gelöscht.'],
   'documents.retried': ['{name} is read again', '{name} wird erneut gelesen'],
 
   // Webhooks

@@ -5,6 +5,7 @@ import { session } from '../../api/session.svelte';
 import { ticker } from '../../lib/clock.svelte';
 import { t, word } from '../../lib/i18n.svelte';
 import { firstItems, MOST } from '../../lib/paging';
+import { saidOf } from '../../lib/problems';
 import { changed } from '../../lib/query';
 import type { IconName } from '../../ui/Icon.svelte';
 import { acknowledge, reasonOf } from '../alarms/alarm';
@@ -103,8 +104,8 @@ async function plugins(signal: AbortSignal): Promise<Trouble[]> {
 async function documents(signal: AbortSignal): Promise<Trouble[]> {
   const query = { status: 'failed' as const, from: new Date(ticker.read() - DAY_MS).toISOString(), page_size: EACH };
   const { items } = await ask((http) => http.GET('/api/v1/jobs', { params: { query }, signal }));
-  return items.map(({ id, filename, error, updated_at }) => ({
-    key: `document ${id}`, icon: 'documents', title: filename, cause: error ?? t('unknown'), since: updated_at, href: `/documents/${id}`,
+  return items.map(({ id, filename, error, error_code, updated_at }) => ({
+    key: `document ${id}`, icon: 'documents', title: filename, cause: error ? saidOf(error, error_code) : t('unknown'), since: updated_at, href: `/documents/${id}`,
     mend: {
       label: t('documents.retry'), done: t('documents.retried', { name: filename }), role: 'operator',
       run: async () => {

@@ -113,7 +113,10 @@ impl Decider for Rule {
                 let why = "A contact that the rule names does not exist any more: take it out of the rule.";
                 Rejection::new(ErrorKind::NotFound, "not_found", why)
             }
-            _ => Rejection::not_found("Event"),
+            _ => {
+                let why = "The event that the rule watches does not exist any more: name another one.";
+                Rejection::new(ErrorKind::NotFound, "not_found", why)
+            }
         }
     }
 

@@ -20,7 +20,9 @@ impl Decider for ExtractionJob {
     fn decide(&self, command: ExtractionJobCommand) -> Decided {
         match command {
             ExtractionJobCommand::Submit(new) => self.submit(new),
-            _ if self.phase == Phase::Absent => Err(Rejection::not_found("Job")),
+            _ if self.phase == Phase::Absent || self.is_gone_for(&command) => {
+                Err(Rejection::not_found("Job"))
+            }
             ExtractionJobCommand::Begin { claim, at } => self.begin(claim, at),
             ExtractionJobCommand::Advance { claim, at, pages_done, page_count } => self
                 .under(claim, ExtractionJobEvent::ExtractionAdvanced { claim, at, pages_done, page_count }),
@@ -42,6 +44,7 @@ impl Decider for ExtractionJob {
             }
             ExtractionJobCommand::RecordResultExpired => self.expire(),
             ExtractionJobCommand::Discard => self.discard(),
+            ExtractionJobCommand::Delete => self.removed(true, ExtractionJobEvent::ExtractionDeleted),
         }
     }
 
@@ -63,6 +66,15 @@ impl ExtractionJob {
             return Err(Rejection::conflict("not_due", "The job is not waiting for a worker."));
         }
         Ok(vec![ExtractionJobEvent::ExtractionBegun { claim, at, attempt: self.attempts + 1 }])
+    }
+
+    /// Whether it was deleted, and `command` is not about what is left of it.
+    fn is_gone_for(&self, command: &ExtractionJobCommand) -> bool {
+        let is_removal = matches!(
+            command,
+            ExtractionJobCommand::RecordInputRemoved | ExtractionJobCommand::RecordResultExpired
+        );
+        self.deleted && !is_removal
     }
 
     /// Accepts `event` only from the holder of `claim`.
@@ -132,11 +144,12 @@ impl ExtractionJob {
         }
     }
 
-    /// Blobs are removed of jobs that have ended.
+    /// A job is deleted, and blobs are removed, when it has ended.
     fn removed(&self, kept: bool, event: ExtractionJobEvent) -> Decided {
         match self.phase {
             Phase::Queued { .. } | Phase::Processing { .. } => {
-                Err(Rejection::conflict("job_under_way", "The job has not ended."))
+                let message = "The job has not ended: cancel it first, or wait.";
+                Err(Rejection::conflict("job_under_way", message))
             }
             _ => Ok(if kept { vec![event] } else { Vec::new() }),
         }

@@ -165,6 +165,8 @@ pub enum ExtractionJobCommand {
     RecordResultExpired,
     /// Delete a text that is kept.
     Discard,
+    /// Its owner wants to see it no more.
+    Delete,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -226,6 +228,8 @@ pub enum ExtractionJobEvent {
     ExtractionResultExpired,
     /// A text that was kept is not shown or found any more; its files are removed after this.
     ExtractionDiscarded,
+    /// The job is not shown any more; its files are removed after this.
+    ExtractionDeleted,
 }
 
 event_kinds!(ExtractionJobEvent, ExtractionJobEventKind {
@@ -241,4 +245,5 @@ event_kinds!(ExtractionJobEvent, ExtractionJobEventKind {
     ExtractionInputRemoved = "extraction_input_removed", "1";
     ExtractionResultExpired = "extraction_result_expired", "1";
     ExtractionDiscarded = "extraction_discarded", "1";
+    ExtractionDeleted = "extraction_deleted", "1";
 });

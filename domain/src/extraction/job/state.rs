@@ -23,6 +23,8 @@ pub struct ExtractionJob {
     /// Whether it is.
     #[serde(default)]
     pub(super) kept: bool,
+    #[serde(default)]
+    pub(super) deleted: bool,
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,6 +93,10 @@ impl ExtractionJob {
             ExtractionJobEvent::ExtractionInputRemoved => self.input_kept = false,
             ExtractionJobEvent::ExtractionResultExpired => self.result_kept = false,
             ExtractionJobEvent::ExtractionDiscarded => self.kept = false,
+            // Also of a job without a text, the removal of what is left is recorded, once.
+            ExtractionJobEvent::ExtractionDeleted => {
+                (self.deleted, self.kept, self.result_kept) = (true, false, true);
+            }
         }
     }
 }

@@ -175,6 +175,23 @@ fn a_kept_text_expires_only_after_it_was_deleted() {
 }
 
 #[test]
+fn a_job_that_has_ended_is_deleted_once_and_its_files_after_it() {
+    let mut job = submitted();
+    assert_eq!(run(&mut job, ExtractionJobCommand::Delete), Err("job_under_way".to_owned()));
+    begin(&mut job, FIRST, 0).unwrap();
+    assert_eq!(run(&mut job, ExtractionJobCommand::Delete), Err("job_under_way".to_owned()));
+    run(&mut job, ExtractionJobCommand::Fail { claim: FIRST, failure: failure() }).unwrap();
+    assert_eq!(run(&mut job, ExtractionJobCommand::Delete), Ok(1));
+    for late in [ExtractionJobCommand::Delete, ExtractionJobCommand::Retry, ExtractionJobCommand::Cancel] {
+        assert_eq!(run(&mut job, late), Err("not_found".to_owned()));
+    }
+    for recorded in [ExtractionJobCommand::RecordInputRemoved, ExtractionJobCommand::RecordResultExpired] {
+        assert_eq!(run(&mut job, recorded.clone()), Ok(1));
+        assert_eq!(run(&mut job, recorded), Ok(0));
+    }
+}
+
+#[test]
 fn nothing_can_be_asked_of_a_job_that_is_none() {
     let rejection = ExtractionJob::default().decide(ExtractionJobCommand::Cancel).unwrap_err();
     assert_eq!(rejection.kind, ErrorKind::NotFound);

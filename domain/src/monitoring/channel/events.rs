@@ -10,8 +10,12 @@ pub enum ChannelCommand {
     Create(NewChannel),
     /// Change its settings.
     Change(ChannelChanges),
-    /// Remove it; its datapoints stay.
-    Delete,
+    /// Remove it.
+    Delete {
+        /// Whether its datapoints go with it; otherwise they stay.
+        #[serde(default)]
+        values: bool,
+    },
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,6 +34,9 @@ pub enum ChannelEvent {
     ChannelDeleted {
         /// Its name, which is free again.
         name: String,
+        /// Whether its datapoints are removed, too.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        values: bool,
     },
 }
 
@@ -37,5 +44,6 @@ event_kinds!(ChannelEvent, ChannelEventKind {
     // Since version 2, a channel may have labels and a description; since version 3, a retention time of its own.
     ChannelCreated = "channel_created", "3";
     ChannelUpdated = "channel_updated", "3";
-    ChannelDeleted = "channel_deleted", "1";
+    // Since version 2, the datapoints of a channel may go with it.
+    ChannelDeleted = "channel_deleted", "2";
 });

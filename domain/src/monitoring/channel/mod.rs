@@ -154,8 +154,8 @@ impl Decider for Channel {
                     vec![ChannelEvent::ChannelUpdated { from: from.clone(), to }]
                 })
             }
-            (ChannelCommand::Delete, Some(spec)) => {
-                Ok(vec![ChannelEvent::ChannelDeleted { name: spec.name.clone() }])
+            (ChannelCommand::Delete { values }, Some(spec)) => {
+                Ok(vec![ChannelEvent::ChannelDeleted { name: spec.name.clone(), values }])
             }
         }
     }
@@ -183,7 +183,7 @@ impl Decider for Channel {
             ChannelEvent::ChannelUpdated { from, to } => {
                 vec![name(ClaimOp::Release, &from.name), name(ClaimOp::Take, &to.name)]
             }
-            ChannelEvent::ChannelDeleted { name: old } => {
+            ChannelEvent::ChannelDeleted { name: old, .. } => {
                 vec![name(ClaimOp::Release, old), exists(ClaimOp::Release)]
             }
         }
@@ -391,8 +391,8 @@ mod tests {
     #[test]
     fn a_deleted_channel_is_not_found() {
         let mut channel = channel();
-        channel.evolve(ChannelEvent::ChannelDeleted { name: "boiler".into() });
-        assert!(channel.decide(ChannelCommand::Delete).is_err());
+        channel.evolve(ChannelEvent::ChannelDeleted { name: "boiler".into(), values: false });
+        assert!(channel.decide(ChannelCommand::Delete { values: true }).is_err());
         assert!(channel.decide(ChannelCommand::Change(ChannelChanges::default())).is_err());
     }
 }

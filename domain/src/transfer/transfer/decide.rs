@@ -18,6 +18,16 @@ impl Transfer {
             return self.request(new);
         }
         let spec = self.spec.as_ref().ok_or_else(|| Rejection::not_found("Transfer"))?;
+        // Late reports are recorded, as those of every transfer that has ended.
+        let is_about_rest = matches!(
+            command,
+            TransferCommand::RecordCleanup
+                | TransferCommand::ReportComplete { .. }
+                | TransferCommand::ReportError { .. }
+        );
+        if self.deleted && !is_about_rest {
+            return Err(Rejection::not_found("Transfer"));
+        }
         match command {
             TransferCommand::Request(_) => Ok(Vec::new()),
             TransferCommand::Dispatch => self.dispatch(),
@@ -43,6 +53,7 @@ impl Transfer {
                 Ok(vec![TransferEvent::StagedBytesDeleted])
             }
             TransferCommand::RecordCleanup => Ok(Vec::new()),
+            TransferCommand::Delete => self.delete(),
         }
     }
 
@@ -264,6 +275,14 @@ impl Transfer {
             return Err(Rejection::conflict("transfer_finished", "The transfer has already ended."));
         }
         Ok(vec![TransferEvent::TransferCancelled])
+    }
+
+    fn delete(&self) -> Result<Vec<TransferEvent>, Rejection> {
+        if !self.status.is_final() {
+            let message = "The transfer has not ended: cancel it first.";
+            return Err(Rejection::conflict("transfer_under_way", message));
+        }
+        Ok(vec![TransferEvent::TransferDeleted])
     }
 
     /// The leg in progress, or the first leg of the next attempt, if `agent` performs it.

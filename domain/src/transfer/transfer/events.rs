@@ -219,6 +219,8 @@ pub enum TransferCommand {
     Cancel,
     /// The staged bytes have been deleted.
     RecordCleanup,
+    /// Its owner wants to see it no more.
+    Delete,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -293,6 +295,8 @@ pub enum TransferEvent {
     },
     /// The staged bytes are gone.
     StagedBytesDeleted,
+    /// It is not shown any more; bytes that are still staged are deleted after this.
+    TransferDeleted,
 }
 
 event_kinds!(TransferEvent, TransferEventKind {
@@ -307,4 +311,5 @@ event_kinds!(TransferEvent, TransferEventKind {
     TransferCancelled = "transfer_cancelled", "1";
     LateReportReceived = "late_report_received", "1";
     StagedBytesDeleted = "staged_bytes_deleted", "1";
+    TransferDeleted = "transfer_deleted", "1";
 });

@@ -28,6 +28,8 @@ pub struct Transfer {
     #[serde(default)]
     pub(super) unreported_upload: bool,
     pub(super) cleaned: bool,
+    #[serde(default)]
+    pub(super) deleted: bool,
 }
 
 /// Size and digest of a staged entry, keyed by its name.
@@ -74,6 +76,7 @@ impl Decider for Transfer {
                 self.unreported_upload = false;
             }
             TransferEvent::StagedBytesDeleted => self.cleaned = true,
+            TransferEvent::TransferDeleted => self.deleted = true,
         }
     }
 

@@ -306,3 +306,20 @@ fn owner_uploads_no_tree() {
     let spec = NewTransfer { source_agent: None, ..new(SOURCE, DESTINATION, "a/") };
     assert!(Transfer::default().decide(TransferCommand::Request(spec)).is_err());
 }
+
+#[test]
+fn a_transfer_that_has_ended_is_deleted_once_and_its_bytes_after_it() {
+    let mut run = Run::dispatched();
+    let code = |run: &Run, command| run.0.decide(command).unwrap_err().code;
+    assert_eq!(code(&run, TransferCommand::Delete), "transfer_under_way");
+    run.apply(TransferCommand::Cancel);
+    assert_eq!(run.apply(TransferCommand::Delete), [TransferEvent::TransferDeleted]);
+    for late in [TransferCommand::Delete, TransferCommand::Cancel, TransferCommand::Dispatch] {
+        assert_eq!(code(&run, late), "not_found");
+    }
+    assert_eq!(run.apply(TransferCommand::RecordCleanup), [TransferEvent::StagedBytesDeleted]);
+    assert_eq!(run.apply(TransferCommand::RecordCleanup), []);
+    let error = "disk full".to_owned();
+    let late = TransferCommand::ReportError { agent: SOURCE, attempt: None, error, retryable: true };
+    assert!(matches!(run.apply(late).as_slice(), [TransferEvent::LateReportReceived { .. }]));
+}

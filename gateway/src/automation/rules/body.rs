@@ -13,8 +13,8 @@ use signalbox_projections::automation::rules::RuleRow;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-use super::named::{CONTACTS, ESCALATION, channel, contacts, find_contacts};
 use crate::{
+    automation::rule_references::{CONTACTS, ESCALATION, channel, contacts, find_contacts},
     extract::{Numeric, not_null, present},
     problem::Problem,
     services::replica::Database,

@@ -322,7 +322,8 @@ fn after_transfer(event: Option<&TransferEvent>) -> Option<TransferEvent> {
             error: Some("too late".to_owned()),
         }),
         TransferEvent::LateReportReceived { .. } => Some(TransferEvent::StagedBytesDeleted),
-        TransferEvent::StagedBytesDeleted => None,
+        TransferEvent::StagedBytesDeleted => Some(TransferEvent::TransferDeleted),
+        TransferEvent::TransferDeleted => None,
     }
 }
 

@@ -82,6 +82,7 @@ pub(super) fn after_job(event: Option<&ExtractionJobEvent>) -> Option<Extraction
         ExtractionJobEvent::ExtractionRetried => Some(ExtractionJobEvent::ExtractionCancelled),
         ExtractionJobEvent::ExtractionCancelled => Some(ExtractionJobEvent::ExtractionInputRemoved),
         ExtractionJobEvent::ExtractionInputRemoved => Some(ExtractionJobEvent::ExtractionDiscarded),
-        ExtractionJobEvent::ExtractionDiscarded => None,
+        ExtractionJobEvent::ExtractionDiscarded => Some(ExtractionJobEvent::ExtractionDeleted),
+        ExtractionJobEvent::ExtractionDeleted => None,
     }
 }

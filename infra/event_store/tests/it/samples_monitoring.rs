@@ -30,7 +30,7 @@ pub(super) fn after_channel(event: Option<&ChannelEvent>) -> Option<ChannelEvent
             Some(ChannelEvent::ChannelUpdated { from: channel_spec("boiler"), to: channel_spec("kettle") })
         }
         Some(ChannelEvent::ChannelUpdated { .. }) => {
-            Some(ChannelEvent::ChannelDeleted { name: "kettle".to_owned() })
+            Some(ChannelEvent::ChannelDeleted { name: "kettle".to_owned(), values: true })
         }
         Some(ChannelEvent::ChannelDeleted { .. }) => None,
     }

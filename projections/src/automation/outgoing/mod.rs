@@ -78,7 +78,8 @@ fn is_published(kind: Kind) -> bool {
             | ExtractionJobEventKind::ExtractionRetried
             | ExtractionJobEventKind::ExtractionInputRemoved
             | ExtractionJobEventKind::ExtractionResultExpired
-            | ExtractionJobEventKind::ExtractionDiscarded => false,
+            | ExtractionJobEventKind::ExtractionDiscarded
+            | ExtractionJobEventKind::ExtractionDeleted => false,
         },
         Kind::Firmware(kind) => match kind {
             FirmwareEventKind::FirmwareCompleted | FirmwareEventKind::FirmwareFailed => true,
@@ -131,7 +132,8 @@ fn is_published(kind: Kind) -> bool {
             | TransferEventKind::TransferStaged
             | TransferEventKind::TransferRequeued
             | TransferEventKind::LateReportReceived
-            | TransferEventKind::StagedBytesDeleted => false,
+            | TransferEventKind::StagedBytesDeleted
+            | TransferEventKind::TransferDeleted => false,
         },
     }
 }

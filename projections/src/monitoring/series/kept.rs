@@ -108,6 +108,20 @@ pub async fn drop_old_rollups(pool: &PgPool, last: NaiveDate) -> Result<(), Seri
     }
 }
 
+/// Deletes some such roll-ups of channels that were deleted with their values; false when there are none.
+pub(super) async fn drop_rollups_of_deleted(pool: &PgPool) -> Result<bool, SeriesError> {
+    let deleted = sqlx::query(
+        "DELETE FROM ops.kept_rollups WHERE ctid = ANY(ARRAY(
+             SELECT k.place FROM (SELECT number FROM read.channels WHERE values_deleted) AS c
+              CROSS JOIN LATERAL (SELECT r.ctid AS place FROM ops.kept_rollups r WHERE r.channel = c.number OFFSET 0) AS k
+              LIMIT $1))",
+    )
+    .bind(AT_ONCE)
+    .execute(pool)
+    .await?;
+    Ok(deleted.rows_affected() > 0)
+}
+
 /// Leaves out what is being removed, for a rebuild.
 pub(super) async fn leave_out(connection: &mut PgConnection, batch: &mut Batch) -> Result<(), SeriesError> {
     let removals = recorded_removals(connection).await?;

@@ -44,7 +44,7 @@ pub use overdue::{Overdue, next_run, oldest_kept, overdue};
 pub use points::{all_points, count_points, count_points_by_hour};
 pub use rebuild::{SeriesReport, compare_series_watched, rebuild_series, rebuild_series_watched};
 pub use recorded::recorded;
-pub use removal::{continue_removal, record_removals};
+pub use removal::{continue_removal, record_removals, remove_deleted};
 pub use retention::{LoggedDay, days_before, drop_in_turn, drop_old_days, is_turn};
 pub use summary::Summary;
 pub use window::{Aggregate, Window, series};

@@ -1,4 +1,5 @@
-//! Removes the values of channels from days of the log that others still need.
+//! Removes the values of channels from days of the log that others still need: values that are too old, and those of channels that
+//! were deleted with their values.
 //!
 //! A removal is recorded in `ops.value_removals`, then done in bounded steps, each a transaction of its own: first the chunks of
 //! some channels are deleted and their roll-ups moved, then rows of the log are rewritten, where a removed value leaves its
@@ -16,7 +17,7 @@ use super::{
     SeriesError,
     fold::renew_latest,
     follow::{FoldStep, step_in},
-    kept::{Removal, Retired, retire},
+    kept::{Removal, Retired, drop_rollups_of_deleted, retire},
     overdue::oldest_kept,
     retention::note_run,
     snapshot::{begin_fold, exclude_rebuild},
@@ -24,6 +25,8 @@ use super::{
 
 /// Channels of one step.
 const CHANNELS: i64 = 100;
+/// Days whose removal is recorded at once.
+const DAYS: i64 = 100;
 
 /// Records `removals`, and the run if it is one.
 ///
@@ -49,6 +52,33 @@ pub async fn record_removals(pool: &PgPool, removals: &[Removal], is_run: bool) 
     }
     transaction.commit().await?;
     Ok(())
+}
+
+/// Records the removal of values of channels that were deleted with them, of some days at most, and removes roll-ups of theirs whose
+/// values are gone already. False when nothing of them is left but what is being removed.
+///
+/// # Errors
+/// [`SeriesError`]; what was not done is found again.
+#[boxed]
+pub async fn remove_deleted(pool: &PgPool) -> Result<bool, SeriesError> {
+    let found: Vec<(NaiveDate, Vec<i32>)> = sqlx::query_as(
+        "SELECT r.day, array_agg(DISTINCT r.channel) AS channels
+           FROM (SELECT number FROM read.channels WHERE values_deleted) AS c
+          CROSS JOIN LATERAL (SELECT s.channel, s.day FROM series.rollups s
+                               WHERE s.channel = c.number AND s.span = 24 OFFSET 0) AS r
+          WHERE (SELECT position FROM series.rollup_progress) = (SELECT position FROM series.progress)
+            AND NOT EXISTS (SELECT FROM ops.value_removals v WHERE v.day = r.day AND r.channel = ANY(v.channels))
+          GROUP BY r.day ORDER BY r.day LIMIT $1",
+    )
+    .bind(DAYS)
+    .fetch_all(pool)
+    .await?;
+    if !found.is_empty() {
+        let removals: Vec<_> = found.into_iter().map(|(day, channels)| Removal { day, channels }).collect();
+        record_removals(pool, &removals, false).await?;
+        return Ok(true);
+    }
+    drop_rollups_of_deleted(pool).await
 }
 
 /// One step of the recorded removals, on `today`, where values are kept for `days`; false when there are none. Channels whose
@@ -127,17 +157,20 @@ async fn split_by_due(
     channels: &[i32],
     (today, days): (NaiveDate, u32),
 ) -> Result<(Vec<i32>, Vec<i32>), SeriesError> {
-    let own: Vec<(i32, i32)> = sqlx::query_as(
-        "SELECT number, retention_days FROM read.channels WHERE number = ANY($1::int[]) AND retention_days IS NOT NULL",
+    let own: Vec<(i32, Option<i32>, bool)> = sqlx::query_as(
+        "SELECT number, retention_days, values_deleted FROM read.channels
+          WHERE number = ANY($1::int[]) AND (retention_days IS NOT NULL OR values_deleted)",
     )
     .bind(channels)
     .fetch_all(connection)
     .await?;
+    let deleted: HashSet<i32> =
+        own.iter().filter(|(_, _, deleted)| *deleted).map(|(channel, ..)| *channel).collect();
     let own: HashMap<i32, u32> =
-        own.into_iter().map(|(channel, days)| (channel, days.unsigned_abs())).collect();
+        own.into_iter().filter_map(|(channel, days, _)| Some((channel, days?.unsigned_abs()))).collect();
     let is_due = |channel: &i32| {
         let days = own.get(channel).copied().unwrap_or(days);
-        days > 0 && day < oldest_kept(today, days)
+        deleted.contains(channel) || (days > 0 && day < oldest_kept(today, days))
     };
     Ok(channels.iter().copied().partition(is_due))
 }

@@ -159,6 +159,20 @@ pub async fn job_is_busy(pool: &PgPool, id: Uuid, except: Uuid) -> Result<bool, 
 /// The database's error.
 #[boxed]
 pub async fn transfer(pool: &PgPool, owner: Uuid, number: i64) -> Result<Option<TransferRow>, sqlx::Error> {
+    let found = transfer_ever(pool, owner, number).await?;
+    Ok(found.filter(|row| !row.deleted))
+}
+
+/// The transfer with integer `number`, if it is `owner`'s, also a deleted one.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn transfer_ever(
+    pool: &PgPool,
+    owner: Uuid,
+    number: i64,
+) -> Result<Option<TransferRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.transfers WHERE number = $2 AND owner_id = $1")
         .bind(owner)
         .bind(number)
@@ -176,11 +190,27 @@ pub async fn transfer_of_agent(
     agent: Uuid,
     number: i64,
 ) -> Result<Option<TransferRow>, sqlx::Error> {
-    sqlx::query_as("SELECT * FROM read.transfers WHERE number = $2 AND (source_agent_id = $1 OR destination_agent_id = $1)")
-        .bind(agent)
-        .bind(number)
-        .fetch_optional(pool)
-        .await
+    let found = transfer_of_agent_ever(pool, agent, number).await?;
+    Ok(found.filter(|row| !row.deleted))
+}
+
+/// The transfer with integer `number`, if `agent` is one of its ends, also a deleted one.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn transfer_of_agent_ever(
+    pool: &PgPool,
+    agent: Uuid,
+    number: i64,
+) -> Result<Option<TransferRow>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT * FROM read.transfers WHERE number = $2 AND (source_agent_id = $1 OR destination_agent_id = $1)",
+    )
+    .bind(agent)
+    .bind(number)
+    .fetch_optional(pool)
+    .await
 }
 
 /// Open transfers whose present leg is `agent`'s.
@@ -221,7 +251,7 @@ pub async fn transfers(
     page: Page,
 ) -> Result<(Vec<TransferRow>, i64), sqlx::Error> {
     list(pool, "SELECT *", order, page, |query| {
-        query.push(" FROM read.transfers WHERE owner_id = ").push_bind(owner);
+        query.push(" FROM read.transfers WHERE NOT deleted AND owner_id = ").push_bind(owner);
         and_eq(query, "status", filter.status.as_deref());
         and_eq(query, "job_number", filter.job);
         and_common(query, filter, "filename");
@@ -371,7 +401,7 @@ pub async fn uncleaned_transfers(
 ) -> Result<Vec<TransferRow>, sqlx::Error> {
     sqlx::query_as(
         "SELECT * FROM read.transfers WHERE phase = 'done' AND NOT cleaned
-            AND (finished_at <= $1 OR status = 'cancelled') AND id <> ALL($3) ORDER BY finished_at, id LIMIT $2",
+            AND (finished_at <= $1 OR status = 'cancelled' OR deleted) AND id <> ALL($3) ORDER BY finished_at, id LIMIT $2",
     )
     .bind(completed_before)
     .bind(limit)

@@ -85,7 +85,7 @@ async fn days_that_are_in_use_stay_whole_and_their_turn_is_kept() {
 }
 
 /// Channels 1 to 3 with values twice a day on eight days, some deleted. Channel 2 keeps them for ever, channel 3 for two days.
-async fn with_own_numbers() -> (Log, NaiveDate) {
+pub(super) async fn with_own_numbers() -> (Log, NaiveDate) {
     let mut log = Log::new().await;
     for (number, days) in [(1, None), (2, Some(0)), (3, Some(2))] {
         sqlx::query(
@@ -116,7 +116,7 @@ async fn with_own_numbers() -> (Log, NaiveDate) {
     (log, today)
 }
 
-async fn bucketed(log: &Log, step: TimeDelta) -> BTreeMap<i32, Vec<Bucket>> {
+pub(super) async fn bucketed(log: &Log, step: TimeDelta) -> BTreeMap<i32, Vec<Bucket>> {
     let from = at(0).date_naive().and_hms_opt(0, 0, 0).unwrap().and_utc();
     let window = BucketWindow { channels: vec![1, 2, 3], from, to: from + TimeDelta::days(10), step };
     buckets(&log.pool, &window).await.unwrap()
@@ -128,7 +128,7 @@ async fn remove(log: &Log, due: &Overdue, (today, days): (NaiveDate, u32)) {
 }
 
 /// Rebuilds, and waits until the server has seen that the lease is free.
-async fn rebuild(log: &Log) -> SeriesReport {
+pub(super) async fn rebuild(log: &Log) -> SeriesReport {
     let report = rebuild_series(&log.pool).await.unwrap();
     let is_free = "SELECT NOT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND mode = 'ExclusiveLock'
         AND (classid::bigint << 32 | objid::bigint) = hashtextextended('rebuild.datapoints', 0)

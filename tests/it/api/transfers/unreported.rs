@@ -28,15 +28,15 @@ use crate::{
 const SIZE: usize = 1 << 20;
 
 /// A transfer with one attempt, and its two agents, which poll and list no capabilities.
-struct Silent {
-    id: i64,
+pub(super) struct Silent {
+    pub(super) id: i64,
     to: AgentAccount,
-    source: Client,
-    target: Client,
+    pub(super) source: Client,
+    pub(super) target: Client,
 }
 
 impl Silent {
-    async fn new(world: &World) -> Self {
+    pub(super) async fn new(world: &World) -> Self {
         let (from, to) = (world.agent("source").await, world.agent("destination").await);
         let job = json!({"name": "j", "source_agent_id": from.id, "destination_agent_id": to.id, "source_path": "/a",
             "destination_path": "/b", "retry": {"max_attempts": 1, "backoff_seconds": 0}});
@@ -49,7 +49,7 @@ impl Silent {
     }
 
     /// Uploads the file and lets the destination take its request; the dispatcher runs by itself or is stepped here.
-    async fn stage(&self, world: &World, stepped: Option<&Context>) {
+    pub(super) async fn stage(&self, world: &World, stepped: Option<&Context>) {
         step(stepped).await;
         world.until_phase(self.id, "dispatched").await;
         take_request(&self.source).await;

@@ -3,8 +3,9 @@
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
+use signalbox_projections::monitoring::series::rebuild_series;
 
-use crate::harness::{Client, World};
+use crate::harness::{Client, World, eventually, seconds};
 
 const EVENTS: &str = "/api/v1/events";
 
@@ -255,5 +256,61 @@ async fn numbers_may_be_written_as_texts() {
     let job = json!({"name": "j", "source_agent_id": "1", "source_path": "a", "destination_agent_id": "2",
         "destination_path": "b", "schedule": "0 0 * * *"});
     world.admin.post("/api/jobs", job).await.error(400);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn the_values_of_an_event_may_be_deleted_with_it() {
+    let world = World::start().await;
+    let [gone, kept, other] =
+        [create(&world.admin, "gone"), create(&world.admin, "kept"), create(&world.admin, "other")];
+    let [gone, kept, other] = [gone.await, kept.await, other.await];
+    let point = |event: &Value, time: &str| json!({"event_public_id": event["public_id"], "value": 1, "timestamp": time});
+    let times = ["2026-01-05T10:00:00Z", "2026-01-05T11:30:00Z", "2026-03-01T10:00:00Z"];
+    let points: Vec<_> =
+        [&gone, &kept, &other].iter().flat_map(|event| times.map(|time| point(event, time))).collect();
+    world.admin.post("/api/v1/datapoints/batch", json!({"datapoints": points})).await.expect(201);
+    world.admin.delete(&path(&kept)).await.expect(200);
+    let with_values = format!("{}?values=true", path(&gone));
+    world.user("viewer", "viewer").await.delete(&with_values).await.error(403);
+    world.admin.delete(&format!("{}?values=perhaps", path(&gone))).await.error(422);
+    let stale = world.admin.request(Method::DELETE, &with_values).header("if-match", "\"9\"");
+    world.admin.send(stale).await.error(412);
+    // Values arrive until the last gateway knows that it is gone.
+    let (client, late) = (world.admin.clone(), point(&gone, "2026-01-05T12:00:00Z"));
+    let sending = tokio::spawn(async move {
+        let mut accepted = 0;
+        while client.post("/api/v1/datapoints", late.clone()).await.status == 201 {
+            accepted += 1;
+        }
+        accepted
+    });
+    let all = async || world.admin.get("/api/v1/datapoints").await.expect(200)["total"].as_i64().unwrap();
+    eventually(seconds(10), async || all().await > 9).await;
+    let deleted = world.admin.delete(&with_values).await.expect(200);
+    assert_eq!(deleted["status"], "success");
+    assert!(sending.await.unwrap() > 0);
+    world.admin.delete(&with_values).await.error(404);
+    eventually(seconds(30), async || all().await == 6).await;
+    for (event, count) in [(&gone, 0), (&kept, 3), (&other, 3)] {
+        let id = event["public_id"].as_str().unwrap();
+        let list = format!("/api/v1/datapoints?event_public_id={id}");
+        let found = world.admin.get(&list).await;
+        assert!(found.status == 404 || found.expect(200)["total"] == count, "{id}");
+    }
+    let series = json!({"event_public_ids": [other["public_id"]], "from": "2026-01-01T00:00:00Z", "to": "2026-04-01T00:00:00Z",
+        "aggregate": "count"});
+    world.admin.post("/api/v1/datapoints/series", series).await.expect(200);
+    let pool = &world.servers.pool;
+    eventually(seconds(30), async || {
+        let left = "SELECT (SELECT count(*) FROM ops.value_removals) + (SELECT count(*) FROM ops.kept_rollups)
+                         + (SELECT count(*) FROM series.chunks k JOIN read.channels c ON c.number = k.channel WHERE c.values_deleted)
+                         + (SELECT count(*) FROM series.rollups k JOIN read.channels c ON c.number = k.channel WHERE c.values_deleted)";
+        sqlx::query_scalar::<_, i64>(left).fetch_one(pool).await.unwrap() == 0
+    })
+    .await;
+    let report = rebuild_series(pool).await.unwrap();
+    assert_eq!(report.differences, 0, "{report:?}");
+    assert_eq!(all().await, 6);
     world.finish().await;
 }

@@ -64,12 +64,12 @@ async fn a_clock_that_is_years_ahead_drops_nothing() {
     let pool = &world.servers.pool;
     record_days(pool, 10).await;
     let ahead = context(&world, Clock::shifted(TimeDelta::days(4000)), 30).await;
-    Retention.step(&ahead).await.unwrap();
+    Retention::default().step(&ahead).await.unwrap();
     assert_eq!(days(pool).await, 10);
     assert!(has_fault(pool, "clock").await);
     // Both clocks ahead: what was recorded bounds what is dropped. A manual clock stands for PostgreSQL's.
     let ahead = context(&world, Clock::manual(Clock::system().now() + TimeDelta::days(4000)), 30).await;
-    Retention.step(&ahead).await.unwrap();
+    Retention::default().step(&ahead).await.unwrap();
     assert_eq!(days(pool).await, 10);
     signalbox_database::clear_fault(pool, "clock").await.unwrap();
     world.finish().await;
@@ -81,18 +81,18 @@ async fn a_lowered_retention_takes_effect_by_two_days_an_hour() {
     let pool = &world.servers.pool;
     record_days(pool, 10).await;
     let context = context(&world, Clock::system(), 3).await;
-    Retention.step(&context).await.unwrap();
-    Retention.step(&context).await.unwrap();
+    Retention::default().step(&context).await.unwrap();
+    Retention::default().step(&context).await.unwrap();
     assert_eq!(days(pool).await, 8, "the second run is too early");
     assert!(has_fault(pool, "retention").await);
     let logged = entries(pool).await;
     assert!(logged.len() == 1 && logged[0].1.starts_with("Retention drops 2 datapoints"), "{logged:?}");
     for expected in [6, 4] {
         pass_an_hour(pool).await;
-        Retention.step(&context).await.unwrap();
+        Retention::default().step(&context).await.unwrap();
         assert_eq!(days(pool).await, expected);
     }
-    Retention.step(&context).await.unwrap();
+    Retention::default().step(&context).await.unwrap();
     assert!(!has_fault(pool, "retention").await);
     assert_eq!(entries(pool).await.len(), 3);
     world.finish().await;
@@ -129,7 +129,7 @@ async fn an_events_own_number_takes_two_days_an_hour_and_leaves_roll_ups() {
         let sql = format!("SELECT count(DISTINCT day) FROM {table} WHERE channel = 1");
         sqlx::query_scalar(&sql).fetch_one(pool).await.unwrap()
     };
-    let steps = async |context: &Context| while Retention.step(context).await.unwrap() {};
+    let steps = async |context: &Context| while Retention::default().step(context).await.unwrap() {};
     let ahead = context(&world, Clock::shifted(TimeDelta::days(4000)), 0).await;
     steps(&ahead).await;
     assert_eq!(with_values("series.chunks").await, 10, "a wrong clock holds everything back");

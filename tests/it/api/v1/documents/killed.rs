@@ -75,3 +75,29 @@ async fn killed_workers_leave_no_half_index_and_no_text() {
     assert_eq!(world.staged_files().await, Vec::<String>::new());
     world.finish().await;
 }
+
+#[tokio::test]
+async fn killed_workers_leave_no_file_of_a_deleted_job() {
+    let world = World::without_workers(Clock::system(), |config| config.extraction.parsers = 1).await;
+    let client = &world.admin;
+    let submitted = send(client, "/api/v1/jobs?keep_input=true", "a.txt", b"Weichenheizung").await;
+    let job = format!("/api/v1/jobs/{}", submitted.expect(202)["job_id"].as_str().unwrap());
+    let worker = WorkerProcess::start(&world);
+    client.until(job.clone(), |job| job["status"] == "completed").await;
+
+    let held = hold_index(&world).await;
+    assert_eq!(client.delete(&format!("{job}?remove=true")).await.status, 204);
+    // Its text is gone, and its document is not.
+    until_held_up(&world).await;
+    worker.kill();
+    held.rollback().await.unwrap();
+    assert_eq!(world.count_events("extraction_result_expired").await, 0);
+    assert!(!world.staged_files().await.is_empty());
+    client.get(&job).await.error(404);
+
+    let _worker = WorkerProcess::start(&world);
+    eventually(seconds(60), async || world.count_events("extraction_result_expired").await == 1).await;
+    assert_eq!(count(&world, "ops.extraction_cache").await, 0);
+    assert_eq!(world.staged_files().await, Vec::<String>::new());
+    world.finish().await;
+}

@@ -164,7 +164,8 @@ async fn what_is_gone_cannot_be_named_again() {
     admin.delete(&taken).await.expect(200);
     admin.delete(&format!("/api/v1/events/{boiler}")).await.expect(200);
     let refused = admin.post(&format!("{path}/restore"), json!({"version": 1})).await.error(404);
-    assert_eq!(refused, "Event not found");
+    let expected = "Rule 'first' watches the event 'boiler', which was deleted: restore another version, or change the rule to another event.";
+    assert_eq!(refused, expected);
     assert_eq!(admin.get(&path).await.expect(200)["name"], "second");
 
     let (old, new) = (world.agent("old").await, world.agent("new").await);

@@ -79,7 +79,11 @@ async fn what_a_rule_lacks_is_said() {
     // It stays, and may be changed; there is just nothing left to watch.
     world.admin.put(&path(&made), json!({"threshold": 11})).await.expect(200);
     // It could fire for ever.
-    world.admin.put(&path(&made), json!({"enabled": true})).await.error(404);
+    let refused = world.admin.put(&path(&made), json!({"enabled": true})).await;
+    assert_eq!(refused.expect(404)["code"], "event_deleted");
+    let expected = "Rule 'right' watches the event 'boiler', which was deleted: name another one in event_public_id, or leave the \
+                    rule disabled.";
+    assert_eq!(refused.error(404), expected);
     world.finish().await;
 }
 

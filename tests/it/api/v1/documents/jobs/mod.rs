@@ -4,6 +4,7 @@ mod ending;
 mod handing_over;
 mod keeping;
 mod notifying;
+mod removing;
 mod sharing;
 mod submitting;
 mod working;

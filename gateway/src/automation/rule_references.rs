@@ -1,23 +1,49 @@
-//! The channel and the contacts that rules name.
+//! The event whose values a rule judges, and the contacts of its alarms.
 
 use signalbox_domain::{
     automation::{NotificationChanges, NotificationSpec},
     kernel::{ChannelId, ContactId},
 };
-use signalbox_projections::{automation::contacts::known_contacts, monitoring::ChannelRow};
+use signalbox_projections::{
+    automation::contacts::known_contacts,
+    monitoring::{ChannelRow, queries::channel_ever},
+};
 
-use crate::{extract::id, problem::Problem, resource::find, services::replica::Database};
+use crate::{
+    extract::id,
+    problem::{Problem, ProblemKind},
+    resource::find,
+    services::replica::Database,
+};
 
 /// The field with the contacts of a rule's alarms.
 pub(super) const CONTACTS: &str = "contact_ids";
 /// The field with those of an escalation.
 pub(super) const ESCALATION: &str = "escalation_contact_ids";
+
 /// The channel that a client calls `id`.
-pub(in crate::automation) async fn channel(database: &Database, id: &str) -> Result<ChannelId, Problem> {
+pub(super) async fn channel(database: &Database, id: &str) -> Result<ChannelId, Problem> {
     if id.contains('\0') || id.len() > 255 {
         return Err(Problem::field("event_public_id", "must be the id of an event"));
     }
     Ok(ChannelId(find::<ChannelRow>(database, id).await?.id))
+}
+
+/// Refuses to have `rule` judge values of a channel that was deleted; `remedy` says what to do instead.
+pub(super) async fn is_there(
+    database: &Database,
+    rule: &str,
+    ChannelId(id): ChannelId,
+    remedy: &str,
+) -> Result<(), Problem> {
+    let known = database.read(|pool| channel_ever(pool, id)).await?;
+    let name = match known {
+        Some(row) if row.deleted_at.is_none() => return Ok(()),
+        Some(row) => format!("'{}'", row.name),
+        None => id.to_string(),
+    };
+    let detail = format!("Rule '{rule}' watches the event {name}, which was deleted: {remedy}.");
+    Err(Problem::new(ProblemKind::NotFound, "event_deleted", detail))
 }
 
 /// The contacts that a client calls `ids` in `field`.
