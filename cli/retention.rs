@@ -128,7 +128,7 @@ async fn drop_all(
         bus.send::<LogEntry>(clock.new_id(), None, &metadata(clock), &LogEntryCommand::Write(entry)).await?;
     }
     if let Some(last) = due.days.last() {
-        drop_old_days(pool, last.day + TimeDelta::days(1)).await.context(
+        drop_old_days(pool, last.day + TimeDelta::days(1), today).await.context(
             "not all of these days could be dropped; what is gone stays gone. If somebody reads them for long (a backup, \
              an export), wait until that has ended, then run this again",
         )?;

@@ -2,10 +2,11 @@
 
 use signalbox_datapoint_log::head;
 use signalbox_domain::{
-    automation::{NewRule, Rule, RuleCommand},
+    automation::{CONTACT_IN_USE, Contact, ContactCommand, NewRule, Rule, RuleCommand, rules_of_contact},
     catalog::Context,
-    kernel::Decider,
+    kernel::{ContactId, Decider},
 };
+use signalbox_event_store::release_unheld;
 use signalbox_messaging::{CommandMessage, CommandReply};
 
 use crate::handler::{Handler, parse, unavailable};
@@ -24,7 +25,33 @@ async fn run(handler: Handler, message: CommandMessage) -> Result<CommandReply, 
             }
             Ok(handler.run::<Rule>(message, command).await)
         }
+        Contact::TYPE => {
+            let command = parse::<Contact>(&message.command)?;
+            match command {
+                ContactCommand::Delete => delete_contact(&handler, message).await,
+                command => Ok(handler.run::<Contact>(message, command).await),
+            }
+        }
         _ => Ok(handler.run_plain(Context::Automation, message).await),
+    }
+}
+
+/// Deletes a contact that no rule names. A process of an earlier release has changed or deleted rules without releasing their claims:
+/// when these refuse the deletion, the rules themselves are asked.
+async fn delete_contact(handler: &Handler, message: CommandMessage) -> Result<CommandReply, CommandReply> {
+    let contact = ContactId(message.aggregate_id);
+    loop {
+        let reply = handler.run::<Contact>(message.clone(), ContactCommand::Delete).await;
+        if !matches!(&reply, CommandReply::Rejected(rejection) if rejection.code == CONTACT_IN_USE) {
+            return Ok(reply);
+        }
+        let names = |rule: &Rule| rule.names(contact);
+        let released = release_unheld::<Rule>(&handler.pool, &rules_of_contact(contact), names).await;
+        match released.map_err(|error| CommandReply::Rejected(error.into()))? {
+            // A rule does name it.
+            0 => return Ok(reply),
+            released => tracing::info!(%contact, released, "claims were released that no rule holds"),
+        }
     }
 }
 

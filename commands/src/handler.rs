@@ -111,14 +111,6 @@ pub(crate) fn unavailable(error: &sqlx::Error) -> CommandReply {
 fn reply(result: Result<CommandOutcome, ExecuteError>) -> CommandReply {
     match result {
         Ok(outcome) => CommandReply::Done(outcome),
-        Err(ExecuteError::Rejected(rejection)) => CommandReply::Rejected(rejection),
-        Err(ExecuteError::Unavailable(reason)) => {
-            tracing::error!(reason, "a command was not carried out");
-            CommandReply::Rejected(Rejection::unavailable("The database does not answer."))
-        }
-        Err(ExecuteError::Unreadable(reason)) => {
-            tracing::error!(reason, "an aggregate cannot be loaded");
-            CommandReply::Rejected(Rejection::unreadable_history())
-        }
+        Err(error) => CommandReply::Rejected(error.into()),
     }
 }

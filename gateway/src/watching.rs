@@ -5,13 +5,16 @@ use std::time::Duration;
 use futures::{StreamExt, TryStreamExt, stream};
 use signalbox_domain::{
     automation::{Rule, RuleChanges, RuleCommand},
-    kernel::{ErrorKind, Rejection},
+    kernel::{ChannelId, Decider, ErrorKind, Rejection},
 };
+use signalbox_event_store::{ExecuteError, state};
 use signalbox_projections::{
     Projection,
     automation::{AutomationProjection, alarm_judges::judged_position, rules::enabled_rules_on},
+    register::At,
+    unapplied_streams,
 };
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout_at};
 use uuid::Uuid;
 
 use crate::{
@@ -27,6 +30,8 @@ const JUDGE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Between two looks at how far the judge is; doubled each time.
 const FIRST_DELAY: Duration = Duration::from_millis(10);
 const LONGEST_DELAY: Duration = Duration::from_millis(80);
+/// Rules that are read from the log, because the read model does not show their newest events yet.
+const UNSHOWN: i64 = 1000;
 /// Commands that are sent at the same time.
 pub(crate) const CONCURRENT: usize = 16;
 
@@ -35,34 +40,93 @@ pub(crate) const CONCURRENT: usize = 16;
 pub(crate) struct Disabled {
     /// Their ids and names.
     pub(crate) rules: Vec<(Uuid, String)>,
-    pub(crate) written: Vec<Written>,
+    /// A place in the log that the read models did not show in time.
+    unseen: Option<At>,
+    /// Whether alarms of the rules may not be shown as cleared yet, or rules as disabled.
+    has_pending_effects: bool,
 }
 
-/// Disables the enabled rules on `channels`: no value can end their alarms any more, and a rule cannot be changed when its
-/// channel is gone.
-pub(crate) async fn disable_rules_on(
-    database: &Database,
-    commands: &Commands,
-    user: &CurrentUser,
-    context: &RequestContext,
-    channels: &[Uuid],
-) -> Result<Disabled, Problem> {
-    let rules = enabled_rules_on(&database.primary, channels).await?;
-    let disabled = stream::iter(rules.clone()).map(|(rule, _)| async move {
-        let metadata = context.metadata(user.actor(), &format!("disable rule {rule}"));
-        let changes = RuleChanges { enabled: Some(false), ..RuleChanges::default() };
-        if_still_there(
-            commands.write::<Rule>(rule, None, &metadata, &RuleCommand::Change { changes, after: 0 }).await,
-        )
-    });
-    let written: Vec<_> = disabled.buffer_unordered(CONCURRENT).try_collect().await?;
-    let mut written: Vec<_> = written.into_iter().flatten().collect();
-    let ids: Vec<_> = rules.iter().map(|(rule, _)| *rule).collect();
-    let is_judged = alarms_are_judged(database, commands, &ids).await?;
-    for written in &mut written {
-        written.has_pending_effects = !is_judged;
+impl Disabled {
+    /// The answer `written` to what the rules were disabled for, which shows that they are, or says that it does not.
+    pub(crate) fn beside(&self, written: Written) -> Written {
+        Written {
+            unseen: written.unseen.or(self.unseen),
+            has_pending_effects: written.has_pending_effects || self.has_pending_effects,
+            ..written
+        }
     }
-    Ok(Disabled { rules, written })
+}
+
+/// A request that disables rules.
+pub(crate) struct Watching<'a> {
+    pub(crate) database: &'a Database,
+    pub(crate) commands: &'a Commands,
+    pub(crate) user: &'a CurrentUser,
+    pub(crate) context: &'a RequestContext,
+}
+
+impl Watching<'_> {
+    /// Disables the enabled rules on `channels`, before these are deleted: no value can end their alarms any more.
+    pub(crate) async fn disable_rules_on(&self, channels: &[Uuid]) -> Result<Disabled, Problem> {
+        self.disable(channels, "disable rule").await
+    }
+
+    /// Disables the rules that were made or enabled on `channels` since `disabled`, and before these were deleted: from then on the log
+    /// refuses them. The deletion is recorded, so a failure leaves something pending.
+    pub(crate) async fn disable_late_rules(&self, channels: &[Uuid], disabled: &mut Disabled) {
+        match self.disable(channels, "disable late rule").await {
+            Ok(late) => {
+                disabled.rules.extend(late.rules);
+                disabled.unseen = disabled.unseen.or(late.unseen);
+                disabled.has_pending_effects |= late.has_pending_effects;
+            }
+            Err(problem) => {
+                tracing::error!(?problem, ?channels, "rules on deleted events may still be enabled");
+                disabled.has_pending_effects = true;
+            }
+        }
+    }
+
+    async fn disable(&self, channels: &[Uuid], purpose: &str) -> Result<Disabled, Problem> {
+        let Self { database, commands, user, context } = *self;
+        let rules = self.enabled_rules(channels).await?;
+        let disabled = stream::iter(rules.clone()).map(|(rule, _)| async move {
+            let metadata = context.metadata(user.actor(), &format!("{purpose} {rule}"));
+            let changes = RuleChanges { enabled: Some(false), ..RuleChanges::default() };
+            if_still_there(
+                commands
+                    .write::<Rule>(rule, None, &metadata, &RuleCommand::Change { changes, after: 0 })
+                    .await,
+            )
+        });
+        let written: Vec<_> = disabled.buffer_unordered(CONCURRENT).try_collect().await?;
+        let unseen = written.into_iter().flatten().find_map(|written| written.unseen);
+        let ids: Vec<_> = rules.iter().map(|(rule, _)| *rule).collect();
+        // The judge is compared with the read model of rules, which then shows those of before.
+        let is_judged = unseen.is_none() && alarms_are_judged(database, commands, &ids).await;
+        Ok(Disabled { rules, unseen, has_pending_effects: !is_judged })
+    }
+
+    /// The enabled rules on `channels`, with their names, also those that the read model does not show yet.
+    async fn enabled_rules(&self, channels: &[Uuid]) -> Result<Vec<(Uuid, String)>, Problem> {
+        let pool = &self.database.primary;
+        let unapplied = unapplied_streams(pool, Rule::CONTEXT, Rule::TYPE, UNSHOWN).await?;
+        let mut rules = enabled_rules_on(pool, channels).await?;
+        rules.retain(|(rule, _)| !unapplied.contains(rule));
+        for id in unapplied {
+            let rule = match state::<Rule>(pool, id).await {
+                Ok(rule) => rule,
+                Err(ExecuteError::Unreadable(error)) => {
+                    tracing::error!(%error, rule.id = %id, "it is unknown whether a rule watches an event that is deleted");
+                    continue;
+                }
+                Err(error) => return Err(Rejection::from(error).into()),
+            };
+            let name = channels.iter().find_map(|channel| rule.enabled_on(ChannelId(*channel)));
+            rules.extend(name.map(|name| (id, name.to_owned())));
+        }
+        Ok(rules)
+    }
 }
 
 /// `written`, a change of `rule`, when alarms show what follows from it, for which it waits 2 s at most.
@@ -71,30 +135,35 @@ pub(crate) async fn judged(
     commands: &Commands,
     rule: Uuid,
     written: Written,
-) -> Result<Written, Problem> {
-    let has_pending_effects = !alarms_are_judged(database, commands, &[rule]).await?;
-    Ok(Written { has_pending_effects, ..written })
+) -> Written {
+    let is_judged = written.unseen.is_none() && alarms_are_judged(database, commands, &[rule]).await;
+    Written { has_pending_effects: !is_judged, ..written }
 }
 
-/// Waits until the alarms of `rules` are judged by their newest specifications and show it; false when they do not within 2 s.
-/// Otherwise an alarm would fire that its rule has ended, and could be acknowledged.
-async fn alarms_are_judged(
-    database: &Database,
-    commands: &Commands,
-    rules: &[Uuid],
-) -> Result<bool, Problem> {
+/// Waits until the alarms of `rules` are judged by their newest specifications and show it; false when they do not within 2 s, or
+/// it cannot be found out: the change itself is recorded. Otherwise an alarm would fire that its rule has ended, and could be
+/// acknowledged.
+async fn alarms_are_judged(database: &Database, commands: &Commands, rules: &[Uuid]) -> bool {
     if rules.is_empty() {
-        return Ok(true);
+        return true;
     }
     let deadline = Instant::now() + JUDGE_TIMEOUT;
     let mut delay = FIRST_DELAY;
     loop {
-        if let Some(position) = judged_position(&database.primary, rules).await? {
-            let left = deadline.saturating_duration_since(Instant::now()).max(FIRST_DELAY);
-            return Ok(commands.gate.wait_at_most(AutomationProjection::NAME, position, left).await);
+        match timeout_at(deadline, judged_position(&database.primary, rules)).await {
+            Ok(Ok(Some(position))) => {
+                let left = deadline.saturating_duration_since(Instant::now()).max(FIRST_DELAY);
+                return commands.gate.wait_at_most(AutomationProjection::NAME, position, left).await;
+            }
+            Ok(Ok(None)) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "it is unknown whether alarms are judged");
+                return false;
+            }
+            Err(_) => return false,
         }
         if Instant::now() + delay >= deadline {
-            return Ok(false);
+            return false;
         }
         sleep(delay).await;
         delay = (delay * 2).min(LONGEST_DELAY);

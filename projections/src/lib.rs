@@ -9,6 +9,7 @@ mod contexts;
 pub mod extraction;
 pub mod fleet;
 pub mod identity;
+mod lack;
 mod lease;
 mod live;
 mod lookup;
@@ -28,6 +29,7 @@ mod withdrawals;
 mod write;
 
 pub use contexts::{ProjectionVisitor, context_of, for_projection};
+pub use lack::{Lack, lack, unapplied_streams};
 pub use lease::{Lease, Leases};
 pub use live::keep_up;
 pub use lookup::Lookup;

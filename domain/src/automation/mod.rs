@@ -18,8 +18,8 @@ pub use alarm::{
     Severity, StepKind, WINDOW_VALUES,
 };
 pub use contact::{
-    ChatFormat, Contact, ContactChanges, ContactCommand, ContactEvent, ContactEventKind, ContactSpec,
-    Destination, DestinationChanges, NewContact, SealedAddress,
+    CONTACT_IN_USE, ChatFormat, Contact, ContactChanges, ContactCommand, ContactEvent, ContactEventKind,
+    ContactSpec, Destination, DestinationChanges, NewContact, SealedAddress, rules_of_contact,
 };
 pub use delivery::{
     AttemptResult, Begun, CLAIM_SECONDS, CallbackDelivery, DeliveryBatch, DeliveryBatchCommand,

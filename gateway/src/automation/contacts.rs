@@ -6,8 +6,8 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     automation::{
-        ChatFormat, Contact, ContactChanges, ContactCommand, ContactSpec, Destination, DestinationChanges,
-        NewContact, QuietHours, SealedAddress, SecretChange,
+        CONTACT_IN_USE, ChatFormat, Contact, ContactChanges, ContactCommand, ContactSpec, Destination,
+        DestinationChanges, NewContact, QuietHours, SealedAddress, SecretChange,
     },
     kernel::clean_text,
 };
@@ -35,8 +35,6 @@ use crate::{
     target,
 };
 
-/// The code of the conflict with rules that name a contact.
-const CONTACT_IN_USE: &str = "contact_in_use";
 /// Local times without seconds.
 const TIME_OF_DAY: &str = "%H:%M";
 

@@ -67,7 +67,7 @@ pub(crate) async fn restore(
     let command = RuleCommand::Change { changes: all_of(spec), after: 0 };
     let metadata = restoring(context.metadata(user.actor(), "restore rule"), target);
     let written = commands.write::<Rule>(key, version, &metadata, &command).await?;
-    let written = judged(&database, &commands, key, written).await?;
+    let written = judged(&database, &commands, key, written).await;
     changed::<RuleRow>(&database, &id, written).await
 }
 

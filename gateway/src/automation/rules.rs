@@ -137,7 +137,7 @@ pub(crate) async fn update(
     let command = RuleCommand::Change { changes, after: 0 };
     let metadata = context.metadata(user.actor(), "change rule");
     let written = commands.write::<Rule>(row.id, version, &metadata, &command).await?;
-    let written = judged_by_alarms(&database, &commands, row.id, written).await?;
+    let written = judged_by_alarms(&database, &commands, row.id, written).await;
     changed::<RuleRow>(&database, &id, written).await
 }
 
@@ -156,7 +156,7 @@ pub(crate) async fn delete(
     let metadata = context.metadata(user.actor(), "delete rule");
     let written =
         commands.write::<Rule>(row.id, version, &metadata, &RuleCommand::Delete { after: 0 }).await?;
-    let written = judged_by_alarms(&database, &commands, row.id, written).await?;
+    let written = judged_by_alarms(&database, &commands, row.id, written).await;
     Ok(answer::success(written, "Rule successfully deleted."))
 }
 

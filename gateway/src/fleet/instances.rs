@@ -3,10 +3,14 @@ use std::{collections::HashMap, slice, sync::Arc};
 use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
-use signalbox_domain::fleet::{
-    InstanceChanges, InstanceConfig, InstanceSpec, InstanceStatus, NewInstance, PluginInstance,
-    PluginInstanceCommand, PluginRef,
+use signalbox_domain::{
+    fleet::{
+        InstanceChanges, InstanceConfig, InstanceSpec, InstanceStatus, NewInstance, PluginInstance,
+        PluginInstanceCommand, PluginRef,
+    },
+    kernel::Decider,
 };
+use signalbox_event_store::stream_version;
 use signalbox_projections::{
     fleet::{
         InstanceRow, MappingRow, past_instance,
@@ -348,7 +352,10 @@ pub(crate) async fn delete(
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let instance = find(&database, &id).await?.row;
-    if version.is_some_and(|version| version != instance.version) {
+    // The log is asked, not the read model, which may not show a version yet that makes this deletion fail: the events stay then.
+    if let Some(version) = version
+        && stream_version(&database.primary, PluginInstance::TYPE, instance.id).await? != version
+    {
         let detail = "the plugin instance has another version than If-Match names";
         return Err(Problem::new(ProblemKind::PreconditionFailed, "version_mismatch", detail));
     }
@@ -360,15 +367,19 @@ pub(crate) async fn delete(
     let metadata = context.metadata(user.actor(), "delete plugin instance");
     let command = PluginInstanceCommand::Delete;
     let written = commands.write::<PluginInstance>(instance.id, version, &metadata, &command).await?;
-    queries::forget_controllers(&database.primary, instance.id).await?;
-    let Removed { events, rules, unseen, has_pending_effects } = removed;
+    // The instance is deleted, also if the notes on its controllers stay.
+    if let Err(error) = queries::forget_controllers(&database.primary, instance.id).await {
+        tracing::warn!(%error, instance = %instance.id, "the controllers of a deleted plugin instance were not forgotten");
+    }
+    let Removed { events, rules, written: removed } = removed;
     let out = InstanceDeletedOut {
         status: "success",
         message: "Plugin instance successfully deleted.",
         deleted_events: events,
         disabled_rules: rules,
     };
-    let written = Written { unseen: written.unseen.or(unseen), has_pending_effects, ..written };
+    let unseen = written.unseen.or(removed.unseen);
+    let written = Written { unseen, has_pending_effects: removed.has_pending_effects, ..written };
     Ok(answer::written(written, StatusCode::OK, None, &out))
 }
 

@@ -10,7 +10,7 @@ use signalbox_domain::{
     monitoring::{Channel, ChannelCommand},
 };
 use signalbox_event_store::read_stream_from;
-use signalbox_projections::{fleet::queries::unshared_events, register::At};
+use signalbox_projections::fleet::queries::unshared_events;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
@@ -20,7 +20,8 @@ use crate::{
     context::RequestContext,
     problem::Problem,
     services::{commands::Commands, replica::Database},
-    watching::{CONCURRENT, Disabled, disable_rules_on, if_still_there},
+    state::Written,
+    watching::{CONCURRENT, Watching, if_still_there},
 };
 
 /// Something that an answer names.
@@ -36,10 +37,8 @@ pub(super) struct Removed {
     pub(super) events: Vec<NamedOut>,
     /// Rules on those events, which were disabled.
     pub(super) rules: Vec<NamedOut>,
-    /// A place in the log that the read models did not show in time.
-    pub(super) unseen: Option<At>,
-    /// Whether alarms of those rules are not shown as cleared yet.
-    pub(super) has_pending_effects: bool,
+    /// How far it is shown.
+    pub(super) written: Written,
 }
 
 /// Deletes the events that `instance` created and that no other instance maps, and disables the rules on them.
@@ -53,17 +52,18 @@ pub(super) async fn remove(
     let created = created_by(database, instance).await?;
     let events = unshared_events(&database.primary, instance, &created).await?;
     let ids: Vec<_> = events.iter().map(|(id, _)| *id).collect();
-    let Disabled { rules, written: disabled } =
-        disable_rules_on(database, commands, user, context, &ids).await?;
-    let deleted = stream::iter(ids).map(|event| async move {
+    let watching = Watching { database, commands, user, context };
+    let mut disabled = watching.disable_rules_on(&ids).await?;
+    let deleted = stream::iter(ids.clone()).map(|event| async move {
         let metadata = context.metadata(user.actor(), &format!("delete channel {event}"));
         let command = ChannelCommand::Delete { values: false };
         if_still_there(commands.write::<Channel>(event, None, &metadata, &command).await)
     });
     let deleted: Vec<_> = deleted.buffer_unordered(CONCURRENT).try_collect().await?;
-    let has_pending_effects = disabled.iter().any(|written| written.has_pending_effects);
-    let unseen = disabled.into_iter().chain(deleted.into_iter().flatten()).find_map(|written| written.unseen);
-    Ok(Removed { events: named(events), rules: named(rules), unseen, has_pending_effects })
+    watching.disable_late_rules(&ids, &mut disabled).await;
+    let unseen = deleted.into_iter().flatten().find_map(|written| written.unseen);
+    let written = disabled.beside(Written { unseen, ..Written::default() });
+    Ok(Removed { events: named(events), rules: named(disabled.rules), written })
 }
 
 /// The ids of the events that `instance` created, or would have if there had been none of their names: they follow from the

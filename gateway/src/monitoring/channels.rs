@@ -3,9 +3,10 @@ use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
-    kernel::ChannelId,
+    kernel::{ChannelId, Decider},
     monitoring::{Channel, ChannelChanges, ChannelCommand, ChannelSpec, ChannelType, Labels, NewChannel},
 };
+use signalbox_event_store::stream_version;
 use signalbox_projections::monitoring::{
     ChannelRow,
     queries::{self, ChannelFilter},
@@ -25,7 +26,7 @@ use crate::{
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, changed, find, find_at, shown},
     services::{commands::Commands, replica::Database},
-    watching::{Disabled, disable_rules_on},
+    watching::{Disabled, Watching},
 };
 
 /// A channel, which clients call an event.
@@ -244,16 +245,23 @@ pub(crate) async fn delete(
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find::<ChannelRow>(&database, &id).await?;
-    // Before any rule is touched.
+    let watching = Watching { database: &database, commands: &commands, user: &user, context: &context };
     let mut disabled = Disabled::default();
-    if version.is_none_or(|version| version == row.version) {
-        disabled = disable_rules_on(&database, &commands, &user, &context, &[row.id]).await?;
+    // The log is asked, not the read model, which may not show a version yet that makes this deletion fail: rules stay enabled then.
+    if is_at_version(&database, row.id, version).await? {
+        disabled = watching.disable_rules_on(&[row.id]).await?;
     }
     let metadata = context.metadata(user.actor(), "delete channel");
     let command = ChannelCommand::Delete { values: values.unwrap_or(false) };
-    let mut written = commands.write::<Channel>(row.id, version, &metadata, &command).await?;
-    written.has_pending_effects = disabled.written.iter().any(|written| written.has_pending_effects);
-    Ok(answer::success(written, "Event successfully deleted."))
+    let written = commands.write::<Channel>(row.id, version, &metadata, &command).await?;
+    watching.disable_late_rules(&[row.id], &mut disabled).await;
+    Ok(answer::success(disabled.beside(written), "Event successfully deleted."))
+}
+
+/// Whether the event `id` is at `version`, if one is given.
+async fn is_at_version(database: &Database, id: Uuid, version: Option<i64>) -> Result<bool, Problem> {
+    let Some(version) = version else { return Ok(true) };
+    Ok(stream_version(&database.primary, Channel::TYPE, id).await? == version)
 }
 
 impl Found for ChannelRow {

@@ -5,7 +5,12 @@ use signalbox_domain::kernel::{CommandOutcome, Decider, Metadata, Rejection};
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use crate::{append::Appender, request::AppendOutcome, root::Root, store::CommandStore};
+use crate::{
+    append::Appender,
+    request::AppendOutcome,
+    root::Root,
+    store::{CommandStore, load},
+};
 
 /// How often a command is decided again after a conflict. While two processes have commands for one aggregate, about
 /// every second attempt conflicts; this many in a row are very unlikely (ADR 25).
@@ -35,6 +40,31 @@ pub enum ExecuteError {
     /// The stream cannot be read by this program.
     #[error("the aggregate cannot be loaded: {0}")]
     Unreadable(String),
+}
+
+impl From<ExecuteError> for Rejection {
+    fn from(error: ExecuteError) -> Self {
+        match error {
+            ExecuteError::Rejected(rejection) => rejection,
+            ExecuteError::Unavailable(reason) => {
+                tracing::error!(reason, "a command was not carried out");
+                Self::unavailable("The database does not answer.")
+            }
+            ExecuteError::Unreadable(reason) => {
+                tracing::error!(reason, "an aggregate cannot be loaded");
+                Self::unreadable_history()
+            }
+        }
+    }
+}
+
+/// The aggregate `id` as the log has it.
+///
+/// # Errors
+/// [`ExecuteError`], never of a rejection.
+pub async fn state<D: Decider>(pool: &PgPool, id: Uuid) -> Result<D, ExecuteError> {
+    let loaded = load::<D>(pool, id).await.map_err(|error| translate(AggregateError::from(error)))?;
+    Ok(loaded.root.0)
 }
 
 /// Loads the aggregate, lets it decide, and appends what follows. A command that was carried out before gives its
@@ -102,7 +132,7 @@ async fn first_outcome(pool: &PgPool, command_id: Uuid) -> Result<Option<Command
     }))
 }
 
-fn translate(error: AggregateError<Rejection>) -> ExecuteError {
+pub(crate) fn translate(error: AggregateError<Rejection>) -> ExecuteError {
     match error {
         AggregateError::UserError(rejection) => ExecuteError::Rejected(rejection),
         AggregateError::DatabaseConnectionError(error) => ExecuteError::Unavailable(error.to_string()),

@@ -34,13 +34,13 @@ pub use chain::{
     verify_chain,
 };
 pub use changed::{ChangedStream, changed_between};
-pub use claims::claimed;
-pub use execute::{ExecuteError, Execution, execute};
+pub use claims::{claimed, release_unheld};
+pub use execute::{ExecuteError, Execution, execute, state};
 pub use index::extend_index;
 pub use read::{
     InvalidMoment, Moment, count_between, first_gap, head_position, mentions, position_before, read_after,
     read_aggregates, read_all_for, read_all_with, read_at, read_stream, read_stream_after, read_stream_from,
-    read_streams, stream_keys, stream_position, traces_between,
+    read_streams, stream_keys, stream_position, stream_version, traces_between,
 };
 pub use recorded::{DecodeError, RecordedEvent};
 pub use request::{AppendError, AppendOutcome};

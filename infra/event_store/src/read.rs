@@ -394,6 +394,21 @@ pub async fn stream_position(
     .await
 }
 
+/// The version of one aggregate; 0 when it has no events.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn stream_version(pool: &PgPool, aggregate_type: &str, id: Uuid) -> Result<i64, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT coalesce(max(sequence), 0) FROM events WHERE aggregate_type = $1 AND aggregate_id = $2",
+    )
+    .bind(aggregate_type)
+    .bind(id.to_string())
+    .fetch_one(pool)
+    .await
+}
+
 /// Whether an event of one aggregate holds the key `other` in its payload.
 ///
 /// # Errors

@@ -35,11 +35,40 @@ pub(crate) struct CommandStore<'a> {
     pub(crate) loaded: OnceLock<SystemTime>,
 }
 
+/// The aggregate `id` as the log has it.
+pub(crate) async fn load<D: Decider>(pool: &PgPool, id: Uuid) -> Result<Loaded<D>, PersistenceError> {
+    let repository = PostgresEventRepository::new(pool.clone());
+    let snapshot = match D::SNAPSHOT_EVERY {
+        Some(_) => snapshot::load::<D>(pool, id).await.map_err(unavailable)?,
+        None => None,
+    };
+    let (state, version, events) = match snapshot {
+        Some((state, version)) => {
+            let after = usize::try_from(version).unwrap_or_default();
+            (state, version, repository.get_last_events::<Root<D>>(&id.to_string(), after).await?)
+        }
+        None => (D::default(), 0, repository.get_events::<Root<D>>(&id.to_string()).await?),
+    };
+    let mut loaded = Loaded { id, root: Root(state), version };
+    for event in events {
+        loaded.version = event.sequence as i64;
+        let is_dispensable = D::DISPENSABLE.contains(&event.event_type.as_str());
+        match decode::<D>(event) {
+            Ok(event) => loaded.root.0.evolve(event),
+            Err(error) if is_dispensable => {
+                tracing::warn!(%error, aggregate.type = D::TYPE, aggregate.id = %id, sequence = loaded.version, "an event is left out of a state");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(loaded)
+}
+
 /// An aggregate as loaded: its key, state and version.
 pub(crate) struct Loaded<D: Decider> {
     id: Uuid,
-    root: Root<D>,
-    version: i64,
+    pub(crate) root: Root<D>,
+    pub(crate) version: i64,
 }
 
 impl<D: Decider> AggregateContext<Root<D>> for Loaded<D> {
@@ -74,31 +103,7 @@ impl CommandStore<'_> {
             return Ok(Loaded { id, root: Root(D::default()), version: 0 });
         }
         let _span = self.span::<D>("load");
-        let repository = PostgresEventRepository::new(self.pool.clone());
-        let snapshot = match D::SNAPSHOT_EVERY {
-            Some(_) => snapshot::load::<D>(self.pool, id).await.map_err(unavailable)?,
-            None => None,
-        };
-        let (state, version, events) = match snapshot {
-            Some((state, version)) => {
-                let after = usize::try_from(version).unwrap_or_default();
-                (state, version, repository.get_last_events::<Root<D>>(&id.to_string(), after).await?)
-            }
-            None => (D::default(), 0, repository.get_events::<Root<D>>(&id.to_string()).await?),
-        };
-        let mut loaded = Loaded { id, root: Root(state), version };
-        for event in events {
-            loaded.version = event.sequence as i64;
-            let is_dispensable = D::DISPENSABLE.contains(&event.event_type.as_str());
-            match decode::<D>(event) {
-                Ok(event) => loaded.root.0.evolve(event),
-                Err(error) if is_dispensable => {
-                    tracing::warn!(%error, aggregate.type = D::TYPE, aggregate.id = %id, sequence = loaded.version, "an event is left out of a state");
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(loaded)
+        load(self.pool, id).await
     }
 
     async fn append<D: Decider>(

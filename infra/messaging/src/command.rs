@@ -33,7 +33,7 @@ const REQUEST: Duration = Duration::from_secs(3);
 const CONCURRENT: usize = 512;
 
 /// A command on the bus.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CommandMessage {
     /// Type of the aggregate.
     pub aggregate_type: String,

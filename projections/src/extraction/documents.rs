@@ -18,6 +18,8 @@ use crate::page::{Listed, Order, Page, Sorting, and_eq, and_like, and_within, li
 
 /// Places of one document that a search shows.
 const HITS_EACH: i64 = 3;
+/// In which form words are indexed. Raised when [`fold`] changes: documents of a lower form are indexed again.
+const FORM: i32 = 1;
 /// Sections that are written by one statement.
 const SECTIONS: usize = 200;
 
@@ -196,7 +198,7 @@ pub async fn kept_bytes(pool: &PgPool, owner: Uuid) -> Result<i64, sqlx::Error> 
     .await
 }
 
-/// Documents whose text is not in the index, the oldest first, of those that were submitted at or after `since`.
+/// Documents whose text is not in the index, or in an earlier form, the oldest first, of those that were submitted at or after `since`.
 ///
 /// # Errors
 /// The database's error.
@@ -210,12 +212,13 @@ pub async fn unindexed(
     sqlx::query_as(
         "SELECT * FROM read.extraction_jobs job
           WHERE kept AND created_at >= $1 AND id <> ALL($2::uuid[])
-            AND NOT EXISTS (SELECT FROM ops.indexed_documents indexed WHERE indexed.job_id = job.id)
+            AND NOT EXISTS (SELECT FROM ops.indexed_documents indexed WHERE indexed.job_id = job.id AND indexed.form >= $4)
           ORDER BY created_at, id LIMIT $3",
     )
     .bind(since)
     .bind(without)
     .bind(limit)
+    .bind(FORM)
     .fetch_all(pool)
     .await
 }
@@ -281,11 +284,12 @@ pub async fn index(pool: &PgPool, document: Uuid, sections: &[Section]) -> Resul
         .await?;
     }
     sqlx::query(
-        "INSERT INTO ops.indexed_documents (job_id, sections) VALUES ($1, $2)
-             ON CONFLICT (job_id) DO UPDATE SET sections = excluded.sections, indexed_at = clock_timestamp()",
+        "INSERT INTO ops.indexed_documents (job_id, sections, form) VALUES ($1, $2, $3)
+             ON CONFLICT (job_id) DO UPDATE SET sections = excluded.sections, form = excluded.form, indexed_at = clock_timestamp()",
     )
     .bind(document)
     .bind(number)
+    .bind(FORM)
     .execute(&mut *transaction)
     .await?;
     transaction.commit().await

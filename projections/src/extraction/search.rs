@@ -105,6 +105,7 @@ impl Search {
 }
 
 /// Letters and digits of `text` in one form, whatever their case, their composition or their ligatures; words are parted by spaces.
+/// A change of this raises `FORM` of `documents`.
 pub(super) fn fold(text: &str) -> String {
     let lower = text.nfkc().flat_map(char::to_lowercase).nfkc();
     let mut folded = String::with_capacity(text.len());

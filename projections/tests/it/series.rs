@@ -21,7 +21,7 @@ use sqlx::PgPool;
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
-use crate::world::at;
+use crate::world::{World, at};
 
 mod damage;
 mod deletions;
@@ -49,7 +49,16 @@ struct Log {
 
 impl Log {
     async fn new() -> Self {
-        let pool = signalbox_database::connect(&fresh_database().await, 8).await.unwrap();
+        Self::of(signalbox_database::connect(&fresh_database().await, 8).await.unwrap())
+    }
+
+    /// Beside a log of events.
+    async fn in_world() -> (Self, World) {
+        let world = World::start().await;
+        (Self::of(world.pool().clone()), world)
+    }
+
+    fn of(pool: PgPool) -> Self {
         let clock = Clock::manual(at(0));
         let appender = Appender::start(pool.clone(), clock.clone(), mpsc::channel(1).0);
         let folder = Folder::new(pool.clone());
@@ -367,7 +376,7 @@ async fn old_days_are_dropped_with_their_newest_points() {
         log.clock.advance(TimeDelta::days(1));
     }
     let oldest = at(0).date_naive() + TimeDelta::days(3);
-    assert!(drop_old_days(&log.pool, oldest).await.unwrap() >= 9);
+    assert!(drop_old_days(&log.pool, oldest, oldest).await.unwrap() >= 9);
     log.known.retain(|point| point.day >= oldest);
     // Roll-ups outlive their values, and `check` compares buckets with values.
     drop_old_rollups(&log.pool, oldest - TimeDelta::days(1)).await.unwrap();
@@ -376,7 +385,7 @@ async fn old_days_are_dropped_with_their_newest_points() {
     log.check(random).await;
     // Rows that have not been folded are never dropped.
     log.append(points(random, micros(log.clock.now()))).await;
-    drop_old_days(&log.pool, oldest + TimeDelta::days(99)).await.unwrap();
+    drop_old_days(&log.pool, oldest + TimeDelta::days(99), oldest).await.unwrap();
     log.fold().await;
     let kept: HashSet<_> = latest(&log.pool).await.unwrap().into_iter().map(|point| point.day).collect();
     assert!(kept.contains(&log.clock.now().date_naive()));

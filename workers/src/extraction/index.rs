@@ -2,7 +2,7 @@
 //!
 //! Reads the list of documents in the read model and texts in the blob store; writes the index. All of it can be repeated:
 //! a document is indexed in one transaction, and one that was deleted is listed until its last file is gone. A rebuild of the read
-//! model does not touch the index, and an index that was lost is written again.
+//! model does not touch the index, and an index that was lost, or that a process of an earlier release has written, is written again.
 
 use std::{
     sync::{Mutex, PoisonError},

@@ -3,7 +3,8 @@
 //! Drops whole days of log and chunks, and where channels have numbers of days of their own, removes the values of single channels
 //! from a day. Dropped values are gone for good, so a wrong clock must not cost more than it takes to notice: days go by
 //! [`Context::sweep_time`] and are never younger than they are kept before the newest recorded row, one run takes values of two
-//! days from a channel at most, and runs are an hour of PostgreSQL's uptime apart. Entries in the log precede each run, and the run
+//! days from a channel at most, and runs are an hour of PostgreSQL's uptime apart. None is removed while the read model of channels lacks
+//! something that the log has, because it would not know what their own numbers keep. Entries in the log precede each run, and the run
 //! is recorded together with the drop: one that fails, or whose process crashes before, is repeated under the same entries.
 //! Removals are recorded and done in steps; the next process continues them. Days that are due and not dropped yet are a
 //! fault that health shows. The values of a deleted event go at once: its deletion is in the log. Roll-ups stay when values go, for a time of their own.
@@ -39,6 +40,10 @@ const IN_USE: &str = "Days of datapoints are older than they are kept and cannot
     them for long, such as a backup or an export. It is tried again every minute: see pg_stat_activity for the session.";
 const REBUILDING: &str = "Datapoints that are older than they are kept, or whose event was deleted with them, cannot be removed \
     while the read model `datapoints` is rebuilt. It is tried again every minute.";
+const BEHIND: &str = "Datapoints are older than they are kept, and are not removed while the read model `monitoring` does not \
+    show all events: one of them may keep its datapoints for longer. It is tried again every minute.";
+const SET_ASIDE: &str = "Datapoints are older than they are kept, and are not removed while events are set aside: one of them may \
+    keep its datapoints for longer. `signalbox projections poison list` shows why. It is tried again every minute.";
 /// Namespace of the entries.
 const ENTRIES: Uuid = Uuid::from_u128(0x5197_a1b0_0000_8000_8000_0000_0000_0002);
 
@@ -82,6 +87,8 @@ impl Worker for Retention {
         };
         let reason = match outcome {
             Err(WorkerError::Series(SeriesError::Rebuilding)) => REBUILDING,
+            Err(WorkerError::Series(SeriesError::ChannelsBehind)) => BEHIND,
+            Err(WorkerError::Series(SeriesError::ChannelsSetAside)) => SET_ASIDE,
             Err(WorkerError::Database(error)) if is_lock_conflict(&error) => IN_USE,
             outcome => return outcome,
         };
@@ -113,7 +120,7 @@ async fn run_if_due(context: &Context, today: NaiveDate) -> Result<bool, WorkerE
     if is_due && is_turn {
         announce(context, &run, &rollups).await?;
         if let Some(last) = run.days.last() {
-            drop_in_turn(pool, last.day + TimeDelta::days(1)).await.map_err(series)?;
+            drop_in_turn(pool, last.day + TimeDelta::days(1), today).await.map_err(series)?;
         }
         // Without a drop, the run is recorded here.
         record_removals(pool, &run.removals, run.days.is_empty()).await.map_err(series)?;

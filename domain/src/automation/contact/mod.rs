@@ -31,8 +31,11 @@ const NAME_CLAIM: &str = "contact.name";
 /// Others may require that the contact exists.
 pub(in crate::automation) const CONTACT_CLAIM: &str = "contact";
 
-/// Name space of the claims that rules hold on a contact that they name.
-pub(in crate::automation) fn rules_of_contact(contact: ContactId) -> String {
+/// The code of the refusal of a deletion, because rules name the contact.
+pub const CONTACT_IN_USE: &str = "contact_in_use";
+
+/// Name space of the claims that rules hold on a contact that they name; their ids are the keys.
+pub fn rules_of_contact(contact: ContactId) -> String {
     format!("contact.rules:{contact}")
 }
 
@@ -92,7 +95,7 @@ impl Decider for Contact {
     fn claim_rejection(op: ClaimOp, _kind: &str) -> Rejection {
         if op == ClaimOp::RequireNone {
             let why = "Rules notify this contact: take it out of them, or delete them, first.";
-            return Rejection::conflict("contact_in_use", why);
+            return Rejection::conflict(CONTACT_IN_USE, why);
         }
         Rejection::conflict("contact_name_taken", "Another contact has this name: choose another one.")
     }

@@ -124,22 +124,25 @@ impl Decider for Rule {
         let name = |op, name: &str| Claim::new(op, NAME_CLAIM, name);
         let exists = |ChannelId(id)| Claim::new(ClaimOp::Require, CHANNEL_CLAIM, id.to_string());
         let own = |op, contact: &ContactId| Claim::new(op, rules_of_contact(*contact), id.to_string());
-        // It exists now, and is not deleted as long as the rule names it.
-        let names = |contact: &ContactId| {
-            [Claim::new(ClaimOp::Require, CONTACT_CLAIM, contact.to_string()), own(ClaimOp::Take, contact)]
-        };
+        let there = |contact: &ContactId| Claim::new(ClaimOp::Require, CONTACT_CLAIM, contact.to_string());
         match event {
             RuleEvent::RuleCreated(new) => {
                 let mut claims = vec![exists(new.spec.channel), name(ClaimOp::Take, &new.spec.name)];
-                claims.extend(new.spec.notify.all_contacts().iter().flat_map(names));
+                let contacts = new.spec.notify.all_contacts();
+                // They exist now, and are not deleted as long as the rule names them.
+                claims.extend(contacts.iter().map(there));
+                claims.extend(contacts.iter().map(|contact| own(ClaimOp::Take, contact)));
                 claims
             }
             RuleEvent::RuleUpdated { from, to, .. } => {
                 let mut claims = Vec::new();
                 let (before, after) = (from.notify.all_contacts(), to.notify.all_contacts());
-                claims.extend(after.difference(&before).flat_map(names));
+                claims.extend(after.difference(&before).map(there));
+                // Also of those that it named before: a process of an earlier release has made the rule, or changed it, without claims.
+                claims.extend(after.iter().map(|contact| own(ClaimOp::Take, contact)));
                 claims.extend(before.difference(&after).map(|contact| own(ClaimOp::Release, contact)));
-                claims.extend((from.channel != to.channel).then(|| exists(to.channel)));
+                // Nothing could end the alarm of a channel that is deleted.
+                claims.extend((to.enabled || from.channel != to.channel).then(|| exists(to.channel)));
                 if from.name != to.name {
                     claims.extend([name(ClaimOp::Release, &from.name), name(ClaimOp::Take, &to.name)]);
                 }
@@ -152,6 +155,20 @@ impl Decider for Rule {
                 claims
             }
         }
+    }
+}
+
+impl Rule {
+    /// Whether it notifies `contact` of its alarms.
+    pub fn names(&self, contact: ContactId) -> bool {
+        let present = self.present.as_ref().filter(|present| !present.is_deleted);
+        present.is_some_and(|present| present.spec.notify.all_contacts().contains(&contact))
+    }
+
+    /// Its name, if it is enabled on `channel`.
+    pub fn enabled_on(&self, channel: ChannelId) -> Option<&str> {
+        let spec = &self.present.as_ref().filter(|present| !present.is_deleted)?.spec;
+        (spec.enabled && spec.channel == channel).then_some(spec.name.as_str())
     }
 }
 

@@ -5,8 +5,10 @@ use super::*;
 use crate::{
     automation::{
         AlarmChanges, AlarmReason, AlarmSpec, DatapointPlace, EventType, NotificationSpec, Reading,
+        contact::{CONTACT_CLAIM, rules_of_contact},
     },
-    kernel::{ChannelId, Decider, Rejection, UserId},
+    kernel::{ChannelId, Claim, ClaimOp, ContactId, Decider, Rejection, UserId},
+    monitoring::channel::CHANNEL_CLAIM,
 };
 
 const CHANNEL: ChannelId = ChannelId(Uuid::from_u128(3));
@@ -283,8 +285,42 @@ fn only_what_changes_touches_the_claims() {
         Rule::claims(Uuid::nil(), &RuleEvent::RuleUpdated { from: spec(), to, after: 0 }).len()
     };
     assert_eq!(claims(RuleSpec { enabled: false, ..spec() }), 0);
-    assert_eq!(claims(RuleSpec { name: "other".to_owned(), ..spec() }), 2);
-    assert_eq!(claims(RuleSpec { channel: ChannelId(Uuid::nil()), ..spec() }), 1);
+    assert_eq!(claims(RuleSpec { enabled: false, name: "other".to_owned(), ..spec() }), 2);
+    let channel = ChannelId(Uuid::nil());
+    assert_eq!(claims(RuleSpec { enabled: false, channel, ..spec() }), 1);
+    assert_eq!(claims(RuleSpec { channel, ..spec() }), 1);
+}
+
+/// A rule that is or stays enabled needs its channel; one that is disabled does not, as its channel may be deleted.
+#[test]
+fn an_enabled_rule_requires_its_channel() {
+    let needs = |from: bool, to: bool| {
+        let [from, to] = [from, to].map(|enabled| RuleSpec { enabled, ..spec() });
+        let to = RuleSpec { name: "other".to_owned(), ..to };
+        let claims = Rule::claims(Uuid::nil(), &RuleEvent::RuleUpdated { from, to, after: 0 });
+        claims.contains(&Claim::new(ClaimOp::Require, CHANNEL_CLAIM, spec().channel.0.to_string()))
+    };
+    assert_eq!([needs(false, true), needs(true, true), needs(true, false)], [true, true, false]);
+}
+
+/// Of a rule that an earlier release has made, too.
+#[test]
+fn a_changed_rule_claims_all_of_its_contacts() {
+    let [one, two, three] = [1, 2, 3].map(|number| ContactId(Uuid::from_u128(number)));
+    let naming = |contacts: &[ContactId], name: &str| {
+        let notify = NotificationSpec { contacts: contacts.to_vec(), ..spec().notify };
+        RuleSpec { name: name.to_owned(), enabled: false, notify, ..spec() }
+    };
+    let (from, to) = (naming(&[one, two], "same"), naming(&[two, three], "same"));
+    let id = Uuid::from_u128(9);
+    let own = |op, contact| Claim::new(op, rules_of_contact(contact), id.to_string());
+    let expected = [
+        Claim::new(ClaimOp::Require, CONTACT_CLAIM, three.to_string()),
+        own(ClaimOp::Take, two),
+        own(ClaimOp::Take, three),
+        own(ClaimOp::Release, one),
+    ];
+    assert_eq!(Rule::claims(id, &RuleEvent::RuleUpdated { from, to, after: 0 }), expected);
 }
 
 fn fired(number: u128) -> FiredAlarm {

@@ -21,6 +21,11 @@ use crate::Point;
 const KEPT: TimeDelta = TimeDelta::hours(24);
 /// Rows that one call of [`delete_in_batches`] deletes at most.
 const FORGOTTEN_AT_ONCE: u64 = 1_000_000;
+/// Opens a reservation. The commit need not wait for the disk: that of the log does, which follows it, and what is on the disk then
+/// includes it; without that, no sender had the answer that its values are recorded. A gateway that hangs, or whose network is gone,
+/// holds its locks no longer than this: others wait for them.
+const BEGIN: &str =
+    "BEGIN; SET LOCAL synchronous_commit = off; SET LOCAL idle_in_transaction_session_timeout = '2s'";
 /// Locks by which those that reserve values of the same cell wait for one another: the server has places for some thousand.
 const LOCKS: i64 = 64;
 
@@ -46,10 +51,7 @@ pub async fn reserve(
 ) -> Result<Reserved, sqlx::Error> {
     let mut given = Given::of(points);
     let mut others = BTreeSet::new();
-    // The commit need not wait for the disk: that of the log does, which follows it, and what is on the disk then includes it.
-    // Without that, no sender had the answer that its values are recorded.
-    let mut transaction =
-        signalbox_database::begin(pool, "BEGIN; SET LOCAL synchronous_commit = off").await?;
+    let mut transaction = signalbox_database::begin(pool, BEGIN).await?;
     let mut parts = given.parts();
     let has_old_rows = lock(&mut transaction, &parts).await?;
     for (id, cell, row) in overlapping(&mut transaction, &parts, now).await? {

@@ -1,6 +1,10 @@
+use std::time::Instant;
+
 use chrono::TimeDelta;
 use signalbox_clock::Clock;
+use signalbox_database::Class;
 use signalbox_datapoint_log::{Point, Reserved, forget_values, reserve};
+use signalbox_test_support::{eventually, seconds};
 use uuid::Uuid;
 
 use crate::append::{appender, batch, database, noon};
@@ -58,6 +62,31 @@ async fn a_value_is_recognised_for_24_hours() {
     assert_eq!(sqlx::query_scalar::<_, i64>(count).fetch_one(&pool).await.unwrap(), 1);
     forget_values(&pool, after + day + TimeDelta::seconds(1)).await.unwrap();
     assert_eq!(sqlx::query_scalar::<_, i64>(count).fetch_one(&pool).await.unwrap(), 0);
+}
+
+/// Reservations that need the same lock wait two seconds for it, not for as long as other transactions may idle.
+#[tokio::test]
+async fn a_reservation_that_hangs_lets_the_next_one_on() {
+    let pool = database().await;
+    let mut table = signalbox_database::begin(&pool, "BEGIN").await.unwrap();
+    sqlx::query("LOCK TABLE ops.recent_cells IN ACCESS EXCLUSIVE MODE").execute(&mut *table).await.unwrap();
+    let (given, next) = ([point(0, 0.5)], [point(1, 0.5)]);
+    let mut hung = std::pin::pin!(reserve(&pool, id(1), &given, noon()));
+    let waits =
+        "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'ops.recent_cells'::regclass)";
+    let has_locks =
+        eventually(seconds(20), async || sqlx::query_scalar(waits).fetch_one(&pool).await.unwrap());
+    tokio::select! {
+        reserved = &mut hung => panic!("{reserved:?}"),
+        () = has_locks => {}
+    }
+    // It is not polled any more.
+    table.rollback().await.unwrap();
+    let begun = Instant::now();
+    let reserved = reserve(&pool, id(2), &next, noon()).await.unwrap();
+    assert_eq!(reserved, Reserved { new: next.to_vec(), unfinished: Vec::new() });
+    assert!(begun.elapsed() < Class::Interactive.idle_in_transaction_timeout(), "{begun:?}");
+    hung.await.unwrap_err();
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ mod kept;
 mod latest;
 mod list;
 mod overdue;
+mod own_numbers;
 mod points;
 mod ranked;
 mod rebuild;
@@ -87,6 +88,17 @@ pub enum SeriesError {
     /// A rebuild would bring back what is removed meanwhile.
     #[error("datapoints are being rebuilt")]
     Rebuilding,
+    /// Numbers of days that channels have of their own may be other ones.
+    #[error(
+        "the read model `monitoring` does not show all events yet, so it is not known how long they keep their datapoints: wait \
+         until it has caught up, see `signalbox projections status`, then try again"
+    )]
+    ChannelsBehind,
+    /// The same, until its cause is removed.
+    #[error(
+        "events are set aside, so it is not known how long they keep their datapoints: `signalbox projections poison list` shows why"
+    )]
+    ChannelsSetAside,
     /// More points are pending than a query may fold by itself.
     #[error("{0} datapoints are not folded yet")]
     Behind(i64),

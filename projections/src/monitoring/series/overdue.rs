@@ -2,7 +2,8 @@
 //!
 //! A channel's own number of days precedes the general one. A day of the log is dropped when it and all days before it hold
 //! nothing that is kept, so the log stays without gaps; on any other day, values are removed channel by channel, see `removal`.
-//! A channel has values on a day exactly if it has roll-ups of that day in `series.rollups`.
+//! A channel has values on a day exactly if it has roll-ups of that day in `series.rollups`. While the read model of channels lacks
+//! something that the log has, nothing is overdue.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -13,6 +14,7 @@ use sqlx::{FromRow, PgPool};
 use super::{
     SeriesError,
     kept::Removal,
+    own_numbers::{await_own_numbers, is_kept, require_own_numbers},
     retention::{LoggedDay, days_before},
 };
 
@@ -110,6 +112,29 @@ async fn find(
     today: NaiveDate,
     days: u32,
 ) -> Result<(Vec<LoggedDay>, Vec<OverdueRow>), SeriesError> {
+    let known = require_own_numbers(pool).await;
+    let found = find_shown(pool, today, days).await?;
+    match known {
+        Ok(()) => Ok(found),
+        Err(SeriesError::ChannelsBehind | SeriesError::ChannelsSetAside)
+            if found.0.is_empty() && found.1.is_empty() =>
+        {
+            Ok(found)
+        }
+        Err(SeriesError::ChannelsBehind) => {
+            await_own_numbers(pool).await?;
+            find_shown(pool, today, days).await
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The same, as the read model of channels shows it.
+async fn find_shown(
+    pool: &PgPool,
+    today: NaiveDate,
+    days: u32,
+) -> Result<(Vec<LoggedDay>, Vec<OverdueRow>), SeriesError> {
     let all = match days {
         0 => Vec::new(),
         days => days_before(pool, oldest_kept(today, days)).await?,
@@ -125,19 +150,6 @@ async fn find(
     // Channels without a number of their own have overdue values beside these only where a day was not dropped.
     let is_blocked = droppable.len() < count;
     Ok((droppable, overdue_rows(pool, (today, days), is_blocked).await?))
-}
-
-/// Whether a channel has values on `day` that its own number keeps.
-async fn is_kept(pool: &PgPool, today: NaiveDate, day: NaiveDate) -> Result<bool, SeriesError> {
-    let is_kept = sqlx::query_scalar(
-        "SELECT EXISTS (SELECT FROM read.channels c JOIN series.rollups r ON r.channel = c.number AND r.day = $2::date AND r.span = 24
-           WHERE c.retention_days = 0 OR $2::date >= $1::date - c.retention_days)",
-    )
-    .bind(today)
-    .bind(day)
-    .fetch_one(pool)
-    .await?;
-    Ok(is_kept)
 }
 
 async fn overdue_rows(

@@ -19,6 +19,7 @@ use super::{
     follow::{FoldStep, step_in},
     kept::{Removal, Retired, drop_rollups_of_deleted, retire},
     overdue::oldest_kept,
+    own_numbers::{await_own_numbers, require_own_numbers},
     retention::note_run,
     snapshot::{begin_fold, exclude_rebuild},
 };
@@ -93,7 +94,14 @@ pub async fn continue_removal(pool: &PgPool, today: NaiveDate, days: u32) -> Res
             .fetch_optional(pool)
             .await?;
     let Some((day, channels, position)) = next else { return Ok(false) };
-    if !remove_chunks(pool, (day, &channels), (today, days)).await? {
+    let removed = match remove_chunks(pool, (day, &channels), (today, days)).await {
+        Err(SeriesError::ChannelsBehind) => {
+            await_own_numbers(pool).await?;
+            remove_chunks(pool, (day, &channels), (today, days)).await?
+        }
+        removed => removed?,
+    };
+    if !removed {
         rewrite(pool, (day, &channels), position).await?;
     }
     Ok(true)
@@ -120,6 +128,11 @@ async fn remove_chunks(
     .bind(CHANNELS)
     .fetch_all(&mut *transaction)
     .await?;
+    if some.is_empty() {
+        // The log is left, to be rewritten without these values.
+        transaction.commit().await?;
+        return Ok(false);
+    }
     let (due, spared) = split_by_due(&mut transaction, day, &some, kept).await?;
     if !spared.is_empty() {
         sqlx::query(
@@ -147,7 +160,7 @@ async fn remove_chunks(
     .await?;
     renew_latest(&mut transaction, "series", &newest, NaiveDate::default()).await?;
     transaction.commit().await?;
-    Ok(!some.is_empty())
+    Ok(true)
 }
 
 /// Those of `channels` whose values of `day` are still too old, and the others.
@@ -157,6 +170,7 @@ async fn split_by_due(
     channels: &[i32],
     (today, days): (NaiveDate, u32),
 ) -> Result<(Vec<i32>, Vec<i32>), SeriesError> {
+    require_own_numbers(&mut *connection).await?;
     let own: Vec<(i32, Option<i32>, bool)> = sqlx::query_as(
         "SELECT number, retention_days, values_deleted FROM read.channels
           WHERE number = ANY($1::int[]) AND (retention_days IS NOT NULL OR values_deleted)",

@@ -15,6 +15,7 @@ use super::{
     follow::{FoldStep, step_in},
     incomplete::forget_skipped,
     kept::{Retired, retire},
+    own_numbers::{await_own_numbers, is_kept, require_own_numbers},
     snapshot::{Progress, begin_fold, exclude_rebuild},
 };
 
@@ -96,41 +97,79 @@ fn is_interval_over(uptime: i64, ran_at: i64) -> bool {
 /// # Errors
 /// [`SeriesError`], as of [`drop_old_days`].
 #[boxed]
-pub async fn drop_in_turn(pool: &PgPool, oldest: NaiveDate) -> Result<i32, SeriesError> {
-    drop_days_of(pool, oldest, true).await
+pub async fn drop_in_turn(pool: &PgPool, oldest: NaiveDate, today: NaiveDate) -> Result<i32, SeriesError> {
+    drop_days_of(pool, oldest, today, true).await
 }
 
-/// Drops the days before `oldest` from log and chunks; returns the number of partitions. Days that are not folded yet
-/// stay. While they are being read, it retries for half a minute.
+/// Drops the days before `oldest` from log and chunks, as far as no channel's own number keeps values of them on `today`; returns the
+/// number of partitions. Days that are not folded yet stay. While they are being read, it retries for half a minute.
 ///
 /// # Errors
 /// [`SeriesError`]; of more than five days, some may be gone then.
 #[boxed]
-pub async fn drop_old_days(pool: &PgPool, oldest: NaiveDate) -> Result<i32, SeriesError> {
-    drop_days_of(pool, oldest, false).await
+pub async fn drop_old_days(pool: &PgPool, oldest: NaiveDate, today: NaiveDate) -> Result<i32, SeriesError> {
+    drop_days_of(pool, oldest, today, false).await
 }
 
-async fn drop_days_of(pool: &PgPool, oldest: NaiveDate, is_run: bool) -> Result<i32, SeriesError> {
+async fn drop_days_of(
+    pool: &PgPool,
+    oldest: NaiveDate,
+    today: NaiveDate,
+    is_run: bool,
+) -> Result<i32, SeriesError> {
     let mut dropped = 0;
-    for days in days_before(pool, oldest).await?.chunks(GROUP) {
-        let Some(after) = days.last().and_then(|last| last.day.succ_opt()) else { continue };
-        dropped += drop_group(pool, after, is_run).await?;
+    for group in days_before(pool, oldest).await?.chunks(GROUP) {
+        await_own_numbers(pool).await?;
+        let (partitions, is_all) = drop_group(pool, group, today, is_run).await?;
+        dropped += partitions;
+        if !is_all {
+            break;
+        }
     }
     Ok(dropped)
 }
 
-async fn drop_group(pool: &PgPool, oldest: NaiveDate, is_run: bool) -> Result<i32, SeriesError> {
+async fn drop_group(
+    pool: &PgPool,
+    group: &[LoggedDay],
+    today: NaiveDate,
+    is_run: bool,
+) -> Result<(i32, bool), SeriesError> {
     for _ in 1..ATTEMPTS {
-        match drop_once(pool, oldest, is_run).await {
+        match drop_once(pool, group, today, is_run).await {
             Err(SeriesError::Database(error)) if is_lock_conflict(&error) => sleep(RETRY_DELAY).await,
+            // A channel was changed a moment ago.
+            Err(SeriesError::ChannelsBehind) => sleep(RETRY_DELAY).await,
             outcome => return outcome,
         }
     }
-    drop_once(pool, oldest, is_run).await
+    drop_once(pool, group, today, is_run).await
 }
 
-/// All of it or nothing. The tables that are read all the time are locked at the end, and for as short as that takes.
-async fn drop_once(pool: &PgPool, oldest: NaiveDate, is_run: bool) -> Result<i32, SeriesError> {
+/// Those of `group` before the first one with values that a channel's own number keeps. Asked in the transaction that drops them: since
+/// they were found overdue, a number may have been raised, the more so as a person may have been asked in between.
+async fn droppable<'a>(
+    connection: &mut PgConnection,
+    group: &'a [LoggedDay],
+    today: NaiveDate,
+) -> Result<&'a [LoggedDay], SeriesError> {
+    require_own_numbers(&mut *connection).await?;
+    for (place, LoggedDay { day, .. }) in group.iter().enumerate() {
+        if is_kept(&mut *connection, today, *day).await? {
+            return Ok(&group[..place]);
+        }
+    }
+    Ok(group)
+}
+
+/// All of it or nothing; returns the number of partitions, and whether they are all of `group`. The tables that are read all the time are
+/// locked at the end, and for as short as that takes.
+async fn drop_once(
+    pool: &PgPool,
+    group: &[LoggedDay],
+    today: NaiveDate,
+    is_run: bool,
+) -> Result<(i32, bool), SeriesError> {
     let mut transaction = signalbox_database::begin(pool, "BEGIN").await?;
     begin_fold(&mut transaction).await?;
     exclude_rebuild(&mut transaction).await?;
@@ -138,7 +177,9 @@ async fn drop_once(pool: &PgPool, oldest: NaiveDate, is_run: bool) -> Result<i32
     let mut days = HashSet::new();
     while step_in(&mut transaction, "series", &mut days).await? != FoldStep::Idle {}
     let progress = Progress::read(&mut transaction, "series").await?;
-    let oldest = oldest.min(progress.day);
+    let droppable = droppable(&mut transaction, group, today).await?;
+    let Some(after) = droppable.last().and_then(|last| last.day.succ_opt()) else { return Ok((0, false)) };
+    let oldest = after.min(progress.day);
     if is_run {
         note_run(&mut transaction).await?;
     }
@@ -159,7 +200,7 @@ async fn drop_once(pool: &PgPool, oldest: NaiveDate, is_run: bool) -> Result<i32
         dropped += drop_table_days(&mut *transaction, table, oldest).await?;
     }
     transaction.commit().await?;
-    Ok(dropped)
+    Ok((dropped, droppable.len() == group.len()))
 }
 
 pub(super) async fn note_run(connection: &mut PgConnection) -> Result<(), SeriesError> {

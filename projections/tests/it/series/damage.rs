@@ -48,7 +48,7 @@ async fn an_unreadable_row_is_left_out_and_counted() {
     assert_eq!(counting_skipped(series(&log.pool, &window)).await.1, 0);
     // Retention ends it.
     log.fold().await;
-    drop_old_days(&log.pool, log.clock.now().date_naive()).await.unwrap();
+    drop_old_days(&log.pool, log.clock.now().date_naive(), log.clock.now().date_naive()).await.unwrap();
     assert_eq!(counting_skipped(latest(&log.pool)).await.1, 0);
 }
 

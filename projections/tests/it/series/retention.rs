@@ -4,16 +4,18 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, NaiveDate, TimeDelta};
 use signalbox_datapoint_log::{Point, micros, read_row};
+use signalbox_domain::monitoring::{Channel, ChannelChanges, ChannelCommand};
 use signalbox_projections::monitoring::series::{
-    Bucket, BucketWindow, Overdue, SeriesError, SeriesReport, buckets, continue_removal, counting,
-    days_before, drop_in_turn, drop_old_days, drop_old_rollups, is_turn, old_rollup_days, overdue,
+    Bucket, BucketWindow, Overdue, Removal, SeriesError, SeriesReport, buckets, continue_removal, counting,
+    days_before, drop_in_turn, drop_old_days, drop_old_rollups, is_turn, next_run, old_rollup_days, overdue,
     rebuild_series, record_removals,
 };
 use signalbox_test_support::{eventually, seconds};
 use sqlx::postgres::PgPoolOptions;
+use uuid::Uuid;
 
 use super::Log;
-use crate::world::at;
+use crate::world::{World, at};
 
 /// One point of channel 1 at the log's present.
 fn one_now(log: &Log) -> Vec<Point> {
@@ -54,7 +56,7 @@ async fn days_are_found_however_postgresql_joins() {
     }
     let pool = PgPoolOptions::new().max_connections(1).connect_with(connection).await.unwrap();
     assert_eq!(days_before(&pool, oldest).await.unwrap().len(), 1);
-    assert_eq!(drop_old_days(&pool, oldest).await.unwrap(), 3);
+    assert_eq!(drop_old_days(&pool, oldest, log.clock.now().date_naive()).await.unwrap(), 3);
 }
 
 #[tokio::test]
@@ -66,11 +68,12 @@ async fn days_that_are_in_use_stay_whole_and_their_turn_is_kept() {
         log.clock.advance(TimeDelta::days(1));
     }
     let (pool, oldest) = (log.pool.clone(), at(0).date_naive() + TimeDelta::days(2));
+    let today = log.clock.now().date_naive();
     let mut reader = signalbox_database::begin(&pool, "BEGIN").await.unwrap();
     sqlx::query("LOCK TABLE datapoint_log IN ACCESS SHARE MODE").execute(&mut *reader).await.unwrap();
     let dropping = tokio::spawn({
         let pool = pool.clone();
-        async move { drop_in_turn(&pool, oldest).await }
+        async move { drop_in_turn(&pool, oldest, today).await }
     });
     let waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'
                    AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
@@ -177,7 +180,7 @@ async fn numbers_of_channels_precede_the_general_one() {
         .unwrap();
     let due = overdue(&log.pool, today, 4).await.unwrap();
     assert_eq!((due.days.len(), due.removals.len()), (4, 0));
-    drop_old_days(&log.pool, today - TimeDelta::days(4)).await.unwrap();
+    drop_old_days(&log.pool, today - TimeDelta::days(4), today).await.unwrap();
     log.known.retain(|point| point.day >= today - TimeDelta::days(4));
     assert_eq!(log.exported(DateTime::UNIX_EPOCH, None, 10).await, log.expected(|_| true));
     rebuild(&log).await;
@@ -239,4 +242,84 @@ async fn a_rebuild_amid_a_removal_keeps_the_roll_ups() {
     let refused = record_removals(&log.pool, &due.removals, true).await;
     assert!(matches!(refused, Err(SeriesError::Rebuilding)), "{refused:?}");
     rebuild.rollback().await.unwrap();
+}
+
+/// A channel that keeps its values for ever, and one that keeps them for two days: the log has them, the read model does not.
+async fn with_unshown_channels() -> (Log, World, Uuid, NaiveDate) {
+    let (mut log, world) = Log::in_world().await;
+    let for_ever = world.writer.channel(1, "for ever").await;
+    let short = world.writer.channel(2, "short").await;
+    let keep = |days| ChannelChanges { retention_days: Some(Some(days)), ..ChannelChanges::default() };
+    world.writer.run::<Channel>(short, ChannelCommand::Change(keep(2))).await;
+    world.fold().await;
+    for _ in 0..6 {
+        let time = micros(log.clock.now());
+        log.append((1..3).map(|channel| Point { channel, time, value: 1.0 }).collect()).await;
+        log.fold().await;
+        log.clock.advance(TimeDelta::days(1));
+    }
+    log.append(one_now(&log)).await;
+    log.fold().await;
+    world.writer.run::<Channel>(for_ever, ChannelCommand::Change(keep(0))).await;
+    let today = log.clock.now().date_naive();
+    (log, world, for_ever, today)
+}
+
+async fn logged_days(log: &Log) -> i64 {
+    sqlx::query_scalar("SELECT count(DISTINCT day) FROM datapoint_log").fetch_one(&log.pool).await.unwrap()
+}
+
+/// Nothing is removed by an earlier number: not by a run, nor by one that was decided before, nor by a recorded removal.
+#[tokio::test]
+async fn nothing_is_removed_while_the_log_may_know_a_higher_number() {
+    let (log, world, _, today) = with_unshown_channels().await;
+    let behind = |outcome: &dyn std::fmt::Debug| {
+        let shown = format!("{outcome:?}");
+        assert!(shown.contains("ChannelsBehind"), "{shown}");
+    };
+    behind(&overdue(&log.pool, today, 3).await);
+    behind(&next_run(&log.pool, today, 3).await);
+    let oldest = today - TimeDelta::days(3);
+    behind(&drop_old_days(&log.pool, oldest, today).await);
+    behind(&drop_in_turn(&log.pool, oldest, today).await);
+    let removal = Removal { day: today - TimeDelta::days(6), channels: vec![1, 2] };
+    record_removals(&log.pool, &[removal], false).await.unwrap();
+    behind(&continue_removal(&log.pool, today, 3).await);
+    assert_eq!(log.exported(DateTime::UNIX_EPOCH, None, 10).await, log.expected(|_| true));
+    assert!(overdue(&log.pool, at(0).date_naive(), 3).await.unwrap().is_empty(), "nothing is due: no fault");
+    world.fold().await;
+    // Decided before the number was raised, as a person takes time to confirm.
+    assert_eq!(drop_old_days(&log.pool, oldest, today).await.unwrap(), 0);
+    assert_eq!(logged_days(&log).await, 7);
+    while continue_removal(&log.pool, today, 3).await.unwrap() {}
+    let due = overdue(&log.pool, today, 3).await.unwrap();
+    assert_eq!(due.days, []);
+    remove(&log, &due, (today, 3)).await;
+    let kept = log.expected(|point| point.channel == 1 || point.day >= today - TimeDelta::days(2));
+    assert_eq!(log.exported(DateTime::UNIX_EPOCH, None, 10).await, kept);
+    world.servers.finish().await;
+}
+
+#[tokio::test]
+async fn nothing_is_removed_while_a_channel_is_set_aside() {
+    let (log, world, channel, today) = with_unshown_channels().await;
+    world.fold().await;
+    sqlx::query(
+        "INSERT INTO read.poisonous_events (projection, position, aggregate_type, aggregate_id, sequence, event_type, error, retry_at)
+         VALUES ('monitoring', 3, 'channel', $1, 2, 'channel_updated', 'of a newer version', now())",
+    )
+    .bind(channel.to_string())
+    .execute(&log.pool)
+    .await
+    .unwrap();
+    let refused = [
+        overdue(&log.pool, today, 3).await.err(),
+        drop_old_days(&log.pool, today - TimeDelta::days(3), today).await.err(),
+    ];
+    assert!(
+        refused.iter().all(|refused| matches!(refused, Some(SeriesError::ChannelsSetAside))),
+        "{refused:?}"
+    );
+    assert_eq!(logged_days(&log).await, 7);
+    world.servers.finish().await;
 }

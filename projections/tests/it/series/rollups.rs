@@ -23,7 +23,9 @@ async fn hours_count_what_their_chunks_hold() {
         FULL JOIN (SELECT * FROM series.hours WHERE count > 0) h USING (hour, day) WHERE c.count IS DISTINCT FROM h.count";
     let differences = async || sqlx::query_scalar::<_, i64>(differences).fetch_one(&log.pool).await.unwrap();
     assert_eq!(differences().await, 0);
-    drop_old_days(&log.pool, at(0).date_naive() + TimeDelta::days(3)).await.unwrap();
+    drop_old_days(&log.pool, at(0).date_naive() + TimeDelta::days(3), log.clock.now().date_naive())
+        .await
+        .unwrap();
     assert_eq!(differences().await, 0);
     rebuild_series(&log.pool).await.unwrap();
     assert_eq!(differences().await, 0);

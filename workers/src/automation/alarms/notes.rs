@@ -9,8 +9,8 @@ use serde_json::Value;
 use signalbox_datapoint_log::{IdKey, Origin, Place, read_row};
 use signalbox_domain::{
     automation::{
-        Alarm, AlarmCommand, AlarmMark, AlarmStep, Condition, DatapointPlace, FiredAlarm, JudgedValue, NewAlarm,
-        Reading, Rule, RuleCommand, StepKind,
+        Alarm, AlarmCommand, AlarmMark, AlarmStep, Condition, DatapointPlace, FiredAlarm, JudgedValue,
+        NewAlarm, Reading, Rule, RuleCommand, StepKind,
     },
     kernel::{ChannelId, CommandOutcome, ErrorKind, Rejection},
 };

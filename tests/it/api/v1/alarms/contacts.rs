@@ -149,6 +149,57 @@ async fn a_contact_that_rules_name_is_deleted_after_them() {
     world.finish().await;
 }
 
+/// A process of the release before carries out commands, too, while a release is rolled out: it neither takes nor releases claims.
+#[tokio::test]
+async fn a_contact_is_deleted_although_a_rule_has_left_its_claim() {
+    let world = World::start().await;
+    let pool = &world.servers.pool;
+    let channel = event(&world, "boiler").await;
+    let (day, night) = (create(&world, by_mail("day")).await, create(&world, by_mail("night")).await);
+    let mut hot = above_10("hot", &channel);
+    hot["contact_ids"] = json!([day["public_id"], night["public_id"]]);
+    let hot = rules::create(&world, hot).await;
+    let id = |made: &Value| made["public_id"].as_str().unwrap().to_owned();
+    let claims = async |contact: &Value| -> i64 {
+        let claims = sqlx::query_scalar("SELECT count(*) FROM claims WHERE kind = $1 AND owner = $2");
+        let kind = format!("contact.rules:{}", id(contact));
+        claims.bind(kind).bind(id(&hot)).fetch_one(pool).await.unwrap()
+    };
+    let stale = async |contact: &Value| {
+        sqlx::query("INSERT INTO claims (kind, key, owner) VALUES ($1, $2, $2)")
+            .bind(format!("contact.rules:{}", id(contact)))
+            .bind(id(&hot))
+            .execute(pool)
+            .await
+            .unwrap();
+    };
+    // Made before: the next change takes the claims.
+    sqlx::query("DELETE FROM claims WHERE kind LIKE 'contact.rules:%'").execute(pool).await.unwrap();
+    world.admin.put(&rules::path(&hot), json!({"threshold": 11})).await.expect(200);
+    assert_eq!((claims(&day).await, claims(&night).await), (1, 1));
+    // Changed without a release.
+    world.admin.put(&rules::path(&hot), json!({"contact_ids": [night["public_id"]]})).await.expect(200);
+    stale(&day).await;
+    world.admin.delete(&path(&day)).await.expect(200);
+    assert_eq!((claims(&day).await, claims(&night).await), (0, 1));
+    assert_eq!(world.admin.delete(&path(&night)).await.expect(409)["code"], "contact_in_use");
+    // Deleted without a release.
+    world.admin.delete(&rules::path(&hot)).await.expect(200);
+    stale(&night).await;
+    world.admin.delete(&path(&night)).await.expect(200);
+    // A rule that names it, and that no read model shows yet, holds it.
+    let boss = create(&world, by_mail("boss")).await;
+    let mut held = signalbox_database::begin(pool, "BEGIN").await.unwrap();
+    sqlx::query("SELECT FROM read.checkpoints FOR UPDATE").execute(&mut *held).await.unwrap();
+    let mut late = above_10("late", &channel);
+    late["contact_ids"] = json!([boss["public_id"]]);
+    let admin = world.at_one_gateway();
+    admin.post(rules::RULES, late).await.expect(201);
+    assert_eq!(admin.delete(&path(&boss)).await.expect(409)["code"], "contact_in_use");
+    held.rollback().await.unwrap();
+    world.finish().await;
+}
+
 #[tokio::test]
 async fn rules_say_which_of_their_contacts_does_not_exist() {
     let world = World::start().await;

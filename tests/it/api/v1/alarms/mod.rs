@@ -3,6 +3,7 @@
 mod acknowledging;
 mod contacts;
 mod crashing;
+mod deleted_events;
 mod judging;
 mod notifying;
 mod promtool;

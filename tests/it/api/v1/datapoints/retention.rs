@@ -116,6 +116,39 @@ async fn old_datapoints_are_dropped_at_once_by_a_command() {
     world.finish().await;
 }
 
+/// The number of the event that is set aside may keep its values for ever.
+#[tokio::test]
+async fn nothing_is_dropped_while_an_event_is_set_aside() {
+    let world = World::start().await;
+    let pool = &world.servers.pool;
+    world.admin.post("/api/v1/events", json!({"name": "kept", "type": "sensor"})).await.expect(201);
+    record_days(pool, 10).await;
+    sqlx::query(
+        "INSERT INTO read.poisonous_events (projection, position, aggregate_type, aggregate_id, sequence, event_type, error, alone)
+         SELECT 'monitoring', position, aggregate_type, aggregate_id, sequence, event_type, 'of a newer version', true
+           FROM events WHERE aggregate_type = 'channel'",
+    )
+    .execute(pool)
+    .await
+    .unwrap();
+    let context = context(&world, Clock::system(), 3).await;
+    Retention.step(&context).await.unwrap();
+    assert_eq!((days(pool).await, entries(pool).await.len()), (10, 0));
+    let faults = signalbox_database::faults(pool).await.unwrap();
+    let fault = faults.iter().find(|fault| fault.part == "retention").unwrap();
+    assert!(fault.reason.contains("set aside"), "{fault:?}");
+    let mut config = world.config.clone();
+    config.monitoring.retention_days = 3;
+    let refused = signalbox(&config, &["retention", "apply", "--yes"]).await;
+    assert!(refused.code == Some(1) && refused.errors.contains("poison list"), "{refused:?}");
+    assert_eq!(days(pool).await, 10);
+    sqlx::query("DELETE FROM read.poisonous_events").execute(pool).await.unwrap();
+    Retention.step(&context).await.unwrap();
+    assert_eq!(days(pool).await, 8);
+    signalbox_database::clear_fault(pool, "retention").await.unwrap();
+    world.finish().await;
+}
+
 /// An event keeps its values for two days, all others for ever.
 #[tokio::test]
 async fn an_events_own_number_takes_two_days_an_hour_and_leaves_roll_ups() {

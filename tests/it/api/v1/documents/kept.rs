@@ -1,8 +1,11 @@
 //! Texts that are kept and searched.
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta};
 use serde_json::{Value, json};
-use signalbox_projections::{extraction::ExtractionProjection, rebuild};
+use signalbox_projections::{
+    extraction::{ExtractionProjection, documents::unindexed},
+    rebuild,
+};
 use signalbox_workers::{DocumentIndex, Worker};
 
 use super::{EXTRACT, document, jobs::until_status, sample, send, send_form, world, world_for_weeks};
@@ -278,6 +281,34 @@ async fn kept_texts_outlive_results_and_a_rebuild_of_the_list() {
     DocumentIndex::default().step(&world.worker_context().await).await.unwrap();
     assert_eq!(search(client, "Weichenheizung").await, before);
     assert_eq!(count(&world, "ops.document_sections").await, 1);
+    world.finish().await;
+}
+
+/// In a rolling upgrade, a process of the release before may hold the worker's lease: it knows no form, and does not fold.
+#[tokio::test]
+async fn words_that_an_earlier_release_has_indexed_are_indexed_again() {
+    let world = world(|_| {}).await;
+    let client = &world.admin;
+    let text = "Die Stra\u{df}e zum Mu\u{308}hlrad";
+    let id = keep(client, "a.txt", text.as_bytes()).await;
+    let is_found = async || search(client, "strasse m\u{fc}hlrad").await["total"] == 1;
+    assert!(is_found().await);
+    let pool = &world.servers.pool;
+    let mut before = signalbox_database::begin(pool, "BEGIN").await.unwrap();
+    for statement in [
+        "DELETE FROM ops.indexed_documents",
+        "UPDATE ops.document_sections SET words = to_tsvector('simple', array_to_string(texts, E'\\n'))",
+        "INSERT INTO ops.indexed_documents (job_id, sections) SELECT job_id, count(*) FROM ops.document_sections GROUP BY 1",
+    ] {
+        sqlx::query(statement).execute(&mut *before).await.unwrap();
+    }
+    before.commit().await.unwrap();
+    assert_eq!(client.get(&format!("{DOCUMENTS}/{id}")).await.expect(200)["searchable"], true);
+    // As a process does that has just got the lease.
+    DocumentIndex::default().step(&world.worker_context().await).await.unwrap();
+    assert!(is_found().await);
+    let left = unindexed(pool, DateTime::UNIX_EPOCH, &[], 10).await.unwrap();
+    assert!(left.is_empty(), "not again and again: {left:?}");
     world.finish().await;
 }
 
