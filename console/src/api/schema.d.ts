@@ -2900,8 +2900,8 @@ export interface components {
             /** @description The session of its last run, whose claims this run takes over. */
             previous_session?: string | null;
             /**
-             * @description Names this run of it, 1 to 100 characters: a second controller of the same name is refused then. Without it, controllers of
-             *     one name count as one.
+             * @description Names this run of it, 1 to 100 characters: a run whose `previous_session` names the one that holds claims takes over, and of two
+             *     runs of one name the other one is refused. Without it, controllers of one name count as one.
              */
             session?: string | null;
         };
@@ -14633,7 +14633,10 @@ export interface operations {
                 page_size?: number;
                 /** @description The order of the list: `newest` or `oldest` first, or by a field, ascending or, with `-` before it, descending. Equal entries are in the order of their creation, reversed when the order is descending. */
                 sort?: "newest" | "oldest" | "created_at" | "-created_at" | "relevance" | "-relevance";
-                /** @description Words that all stand on one page, as search engines take them: `"exact phrase"`, `or`, `-without`. At most 1000 characters. */
+                /**
+                 * @description Words that all stand on one page (of a longer one, in one part of about 8000 characters), as search engines take them:
+                 *     `"exact phrase"`, `or`, `-without`. At most 1000 characters.
+                 */
                 q?: string;
                 /** @description Part of the file's name, in any case of letters. */
                 filename?: string;

@@ -132,7 +132,7 @@ async fn nothing_is_dropped_while_an_event_is_set_aside() {
     .await
     .unwrap();
     let context = context(&world, Clock::system(), 3).await;
-    Retention.step(&context).await.unwrap();
+    Retention::default().step(&context).await.unwrap();
     assert_eq!((days(pool).await, entries(pool).await.len()), (10, 0));
     let faults = signalbox_database::faults(pool).await.unwrap();
     let fault = faults.iter().find(|fault| fault.part == "retention").unwrap();
@@ -143,7 +143,7 @@ async fn nothing_is_dropped_while_an_event_is_set_aside() {
     assert!(refused.code == Some(1) && refused.errors.contains("poison list"), "{refused:?}");
     assert_eq!(days(pool).await, 10);
     sqlx::query("DELETE FROM read.poisonous_events").execute(pool).await.unwrap();
-    Retention.step(&context).await.unwrap();
+    Retention::default().step(&context).await.unwrap();
     assert_eq!(days(pool).await, 8);
     signalbox_database::clear_fault(pool, "retention").await.unwrap();
     world.finish().await;
