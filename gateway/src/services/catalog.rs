@@ -17,7 +17,7 @@ use signalbox_projections::{
     Progress, Projection,
     monitoring::{
         ChannelRow, MonitoringProjection,
-        queries::{ExperimentSpan, channels_since, experiment_spans},
+        queries::{ExperimentSpan, HeldState, channels_since, experiment_spans},
     },
     progress,
 };
@@ -46,6 +46,13 @@ pub(crate) struct KnownChannel {
     pub(crate) is_made_for_series: bool,
 }
 
+impl KnownChannel {
+    /// The labels that it is found by.
+    fn found_by(&self) -> Option<&Labels> {
+        (!self.is_deleted && !self.labels.is_empty()).then_some(&*self.labels)
+    }
+}
+
 /// All channels and experiments at one moment. Its maps share what has not changed with those of the moment before, so that a new
 /// channel among very many costs no copy of all of them.
 #[derive(Debug, Clone, Default)]
@@ -54,6 +61,8 @@ pub(crate) struct Catalog {
     by_number: HashTrieMapSync<i32, Arc<KnownChannel>>,
     /// Numbers of channels with labels, but deleted ones, by all of their labels.
     by_labels: HashTrieMapSync<Arc<Labels>, Vec<i32>>,
+    /// Grows when labels may lead to another channel than before, or to no channel: then it must not be remembered where they led.
+    labelling: u64,
     /// Channels that were made for series, but deleted ones.
     made_for_series: usize,
     /// By start.
@@ -107,6 +116,16 @@ impl Catalog {
         self.numbered(*oldest)
     }
 
+    /// Catalogs of the same labelling find the same channel for labels, unless they find none.
+    pub(crate) fn labelling(&self) -> u64 {
+        self.labelling
+    }
+
+    /// The state of the read model that it shows.
+    pub(crate) fn held(&self) -> HeldState {
+        HeldState { position: self.position, revision: self.revision }
+    }
+
     /// Channels that were made for series; those of users are not counted, whatever their labels.
     pub(crate) fn count_series(&self) -> usize {
         self.made_for_series
@@ -127,6 +146,12 @@ impl Catalog {
     /// The experiment `id`.
     pub(crate) fn experiment(&self, id: Uuid) -> Option<&ExperimentSpan> {
         self.experiments.iter().find(|span| span.id == id)
+    }
+
+    /// One of another labelling.
+    #[cfg(test)]
+    pub(crate) fn relabelled(labelling: u64) -> Self {
+        Self { labelling, ..Self::default() }
     }
 
     fn take_in(&mut self, row: ChannelRow) {
@@ -154,19 +179,26 @@ impl Catalog {
     /// Has `channel` found by its labels, and no longer by those that it had `before`.
     fn index_labels(&mut self, channel: &KnownChannel, before: Option<&KnownChannel>) {
         let number = channel.number;
+        if before.is_some_and(|before| before.found_by() == channel.found_by()) {
+            return;
+        }
         if let Some(before) = before
             && let Some(numbers) = self.by_labels.get_mut(&before.labels)
         {
+            self.labelling += 1;
             numbers.retain(|known| *known != number);
             if numbers.is_empty() {
                 self.by_labels.remove_mut(&before.labels);
             }
         }
-        if channel.is_deleted || channel.labels.is_empty() {
+        if channel.found_by().is_none() {
             return;
         }
         match self.by_labels.get_mut(&channel.labels) {
-            Some(numbers) => numbers.push(number),
+            Some(numbers) => {
+                self.labelling += 1;
+                numbers.push(number);
+            }
             None => self.by_labels.insert_mut(Arc::clone(&channel.labels), vec![number]),
         }
     }
@@ -215,7 +247,7 @@ impl Catalogs {
         let mut next = if is_same_revision {
             Catalog::clone(&current)
         } else {
-            Catalog { revision, ..Catalog::default() }
+            Catalog { revision, labelling: current.labelling + 1, ..Catalog::default() }
         };
         for row in channels_since(&self.pool, current.newest).await? {
             next.take_in(row);
@@ -294,6 +326,27 @@ mod tests {
         let (few, many) = (best(500), best(50_000));
         eprintln!("100 new channels: {few:?} among 500, {many:?} among 50,000");
         assert!(many < few * 10, "100 new channels: {few:?} among 500, {many:?} among 50,000");
+    }
+
+    #[test]
+    fn the_labelling_changes_when_labels_may_lead_elsewhere() {
+        let mut catalog = Catalog::default();
+        let (a, b) = (labels("a"), labels("b"));
+        let mut labelling_after = |row: ChannelRow| {
+            catalog.take_in(row);
+            catalog.labelling()
+        };
+        let first = labelling_after(row(2, Uuid::from_u128(2), &a));
+        assert_eq!(labelling_after(row(3, Uuid::from_u128(3), &b)), first, "new labels led nowhere before");
+        let renamed = ChannelRow { name: "new".to_owned(), ..row(2, Uuid::from_u128(2), &a) };
+        assert_eq!(labelling_after(renamed), first);
+        assert_eq!(labelling_after(row(4, Uuid::from_u128(4), &Labels::new())), first);
+        let second = labelling_after(row(1, Uuid::from_u128(1), &a));
+        assert!(second > first, "an older channel has the same labels");
+        let third = labelling_after(row(3, Uuid::from_u128(3), &labels("c")));
+        assert!(third > second, "labels were changed");
+        let deleted = ChannelRow { deleted_at: Some(DateTime::UNIX_EPOCH), ..row(2, Uuid::from_u128(2), &a) };
+        assert!(labelling_after(deleted) > third);
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! Which channels exist, for datapoints that are about to be recorded.
+//! Which channels were deleted a moment ago, for datapoints that are about to be recorded.
 //!
 //! The catalog in memory may be behind: an event that was deleted at another gateway a moment ago would still take values.
-//! So every batch is checked against the claims, which change with the deletion itself. Batches that arrive while one is
+//! So every batch asks for the deletions since the state that its catalog shows. Batches that arrive while one is
 //! being checked are checked together by the next query, so that one connection serves all of them.
 
 use std::{
@@ -9,8 +9,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use signalbox_domain::monitoring::CHANNEL_CLAIM;
-use signalbox_event_store::claimed;
+use signalbox_projections::monitoring::queries::{HeldState, channels_deleted_since};
 use sqlx::PgPool;
 use tokio::sync::{
     Mutex as AsyncMutex,
@@ -24,11 +23,11 @@ type Answer = Result<Arc<HashSet<Uuid>>, Problem>;
 
 #[derive(Debug)]
 struct Question {
-    channels: HashSet<Uuid>,
+    held: HeldState,
     answer: oneshot::Sender<Answer>,
 }
 
-/// Checks channels of batches, several batches at a time.
+/// Asks for deleted channels, for several batches at a time.
 #[derive(Debug, Default)]
 pub(crate) struct LivingChannels {
     /// At most one for each request with datapoints that is being answered.
@@ -38,17 +37,17 @@ pub(crate) struct LivingChannels {
 }
 
 impl LivingChannels {
-    /// Those of `channels` that exist, and perhaps others.
-    pub(crate) async fn among(&self, pool: &PgPool, channels: &HashSet<Uuid>) -> Answer {
+    /// The channels that are deleted now, of those that lived as of `held`, and perhaps others that are deleted.
+    pub(crate) async fn deleted_since(&self, pool: &PgPool, held: HeldState) -> Answer {
         loop {
             let (answer, mut answered) = oneshot::channel();
-            self.waiting().push(Question { channels: channels.clone(), answer });
+            self.waiting().push(Question { held, answer });
             let _asking = self.asking.lock().await;
             match answered.try_recv() {
                 Ok(answer) => return answer,
                 Err(TryRecvError::Empty) => {
                     let questions = std::mem::take(&mut *self.waiting());
-                    return ask(pool, questions).await;
+                    return ask(pool, questions, held).await;
                 }
                 // The request that asked for this one was broken off.
                 Err(TryRecvError::Closed) => {}
@@ -61,15 +60,13 @@ impl LivingChannels {
     }
 }
 
-/// Asks for all channels of `questions` at once, and answers each.
-async fn ask(pool: &PgPool, questions: Vec<Question>) -> Answer {
-    let keys: HashSet<_> = questions.iter().flat_map(|question| &question.channels).collect();
-    let keys: Vec<_> = keys.into_iter().map(Uuid::to_string).collect();
-    let found = claimed(pool, CHANNEL_CLAIM, &keys).await.map_err(Problem::from);
-    let living = found.map(|keys| Arc::new(keys.iter().filter_map(|key| key.parse().ok()).collect()));
+/// Asks for the deletions since the oldest state of `questions`, of which `held` is one, and answers each.
+async fn ask(pool: &PgPool, questions: Vec<Question>, held: HeldState) -> Answer {
+    let oldest = questions.iter().fold(held, |oldest, question| oldest.or_older(question.held));
+    let deleted = channels_deleted_since(pool, oldest).await.map(Arc::new).map_err(Problem::from);
     for Question { answer, .. } in questions {
         // The request may have been broken off, and this one is among them.
-        let _ = answer.send(living.clone());
+        let _ = answer.send(deleted.clone());
     }
-    living
+    deleted
 }

@@ -10,6 +10,7 @@ pub(crate) mod changes;
 pub(crate) mod commands;
 pub(crate) mod consistency;
 pub(crate) mod failed_logins;
+pub(crate) mod known_series;
 pub(crate) mod limits;
 pub(crate) mod live_agents;
 pub(crate) mod live_values;

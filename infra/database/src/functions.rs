@@ -30,7 +30,7 @@ macro_rules! scripts {
     };
 }
 
-const SCRIPTS: [(&str, &str); 16] = scripts![
+const SCRIPTS: [(&str, &str); 17] = scripts![
     "add_day",
     "append_datapoints",
     "append_events",
@@ -46,6 +46,7 @@ const SCRIPTS: [(&str, &str); 16] = scripts![
     "forbid_change",
     "ops.cached_texts",
     "ops.claim_rule_shards",
+    "ops.reserve_cells",
     "read.text_key",
 ];
 

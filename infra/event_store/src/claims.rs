@@ -1,5 +1,4 @@
 use cqrs_es::AggregateError;
-use signalbox_boxed::boxed;
 use signalbox_domain::kernel::Decider;
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -11,23 +10,6 @@ use crate::{
 
 /// Claims of one kind that are compared with their owners.
 const CLAIMS: i64 = 100;
-
-/// Those of `keys` that are claimed now. Claims change together with the events that make them, so a deletion that was
-/// answered is seen.
-///
-/// # Errors
-/// The database's error.
-#[boxed]
-pub async fn claimed(pool: &PgPool, kind: &str, keys: &[String]) -> Result<Vec<String>, sqlx::Error> {
-    // A join: `= ANY` would compare each claim of the kind with each key, one after the other.
-    sqlx::query_scalar(
-        "SELECT c.key FROM unnest($2::text[]) AS given (key) JOIN claims c ON c.kind = $1 AND c.key = given.key",
-    )
-        .bind(kind)
-        .bind(keys)
-        .fetch_all(pool)
-        .await
-}
 
 /// Releases claims of `kind` that their owners, aggregates `D`, do not hold by their own state: a process of an earlier release, which
 /// did not know the kind, has changed them. Of a hundred of them at most, and none from the first on that its owner holds; returns how

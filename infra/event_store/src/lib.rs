@@ -13,7 +13,6 @@ mod batch;
 mod cause;
 mod chain;
 mod changed;
-mod claims;
 mod execute;
 mod index;
 mod read;
@@ -34,7 +33,7 @@ pub use chain::{
     verify_chain,
 };
 pub use changed::{ChangedStream, changed_between};
-pub use claims::{claimed, release_unheld};
+pub use claims::release_unheld;
 pub use execute::{ExecuteError, Execution, execute, state};
 pub use index::extend_index;
 pub use read::{

@@ -211,6 +211,61 @@ pub async fn living_channels(
     Ok(living.into_iter().collect())
 }
 
+/// A state of the read model that somebody holds in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HeldState {
+    /// The applied position, at least.
+    pub position: i64,
+    /// Of the rows, as [`Progress`](crate::Progress) has it.
+    pub revision: i64,
+}
+
+impl HeldState {
+    /// A state of which everything holds that holds since both.
+    #[must_use]
+    pub fn or_older(self, other: Self) -> Self {
+        Self { position: self.position.min(other.position), revision: self.revision.min(other.revision) }
+    }
+}
+
+/// Events behind a held state that are looked through at most.
+const LOOKED_THROUGH: i64 = 10_000;
+
+/// The channels that are deleted in the log, of those that the read model showed in the state `held`, and perhaps others that are deleted.
+/// A deletion that was answered is seen.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn channels_deleted_since(pool: &PgPool, held: HeldState) -> Result<HashSet<Uuid>, sqlx::Error> {
+    // Claims change together with the events that make them, and a deleted channel's id may be that of a channel again.
+    let (is_far_behind, deleted): (bool, Vec<String>) = sqlx::query_as(
+        "SELECT h.position - $1 > $3 OR c.revision IS DISTINCT FROM $2
+                    OR EXISTS (SELECT FROM read.poisonous_events p WHERE p.projection = 'monitoring'),
+                ARRAY(SELECT e.aggregate_id FROM events e
+                       WHERE e.position > $1 AND e.position <= $1 + $3
+                         AND e.aggregate_type = 'channel' AND e.event_type = 'channel_deleted'
+                         AND NOT EXISTS (SELECT FROM claims k WHERE k.kind = 'channel' AND k.key = e.aggregate_id))
+           FROM log_head h LEFT JOIN read.checkpoints c ON c.projection = 'monitoring'
+          WHERE h.log = 'events' ORDER BY h.position DESC LIMIT 1",
+    )
+    .bind(held.position)
+    .bind(held.revision)
+    .bind(LOOKED_THROUGH)
+    .fetch_one(pool)
+    .await?;
+    if !is_far_behind {
+        return Ok(deleted.iter().filter_map(|id| id.parse().ok()).collect());
+    }
+    let deleted: Vec<Uuid> = sqlx::query_scalar(
+        "SELECT c.id FROM read.channels c
+          WHERE NOT EXISTS (SELECT FROM claims k WHERE k.kind = 'channel' AND k.key = c.id::text)",
+    )
+    .fetch_all(pool)
+    .await?;
+    Ok(deleted.into_iter().collect())
+}
+
 /// A channel that carries measurements.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct SensorChannel {

@@ -13,7 +13,9 @@ use signalbox_projections::{
         dashboards::{self, DashboardFilter, DashboardRow, WidgetRow},
         experiments::{self, ExperimentFilter, ExperimentRow},
         log_entries::{self, LogEntryFilter, LogEntryRow},
+        queries::{HeldState, channels_deleted_since},
     },
+    progress,
 };
 use uuid::Uuid;
 
@@ -191,6 +193,48 @@ async fn log_entries_are_found_by_all_that_is_said_of_them() {
         assert_eq!(rows.iter().map(|row| row.id).collect::<Vec<_>>(), expected, "{filter:?}");
         assert_eq!(total, expected.len() as i64);
     }
+    world.servers.finish().await;
+}
+
+#[tokio::test]
+async fn deleted_channels_are_found_before_and_after_the_read_model_shows_it() {
+    let world = World::start().await;
+    let channel = async |number, name| world.writer.channel(number, name).await;
+    let (a, b, c) = (channel(1, "a").await, channel(2, "b").await, channel(3, "c").await);
+    world.fold().await;
+    let pool = world.pool();
+    let held = async || {
+        let progress = progress(pool, "monitoring").await.unwrap();
+        HeldState { position: progress.position, revision: progress.revision }
+    };
+    let deleted = async |held| {
+        let mut deleted: Vec<_> = channels_deleted_since(pool, held).await.unwrap().into_iter().collect();
+        deleted.sort();
+        deleted
+    };
+    let first = held().await;
+    assert!(deleted(first).await.is_empty());
+    world.writer.run::<Channel>(b, ChannelCommand::Delete).await;
+    assert_eq!(deleted(first).await, [b], "the read model does not show it");
+    world.fold().await;
+    assert_eq!(deleted(first).await, [b]);
+    let second = held().await;
+    assert!(deleted(second).await.is_empty(), "who holds this state sees it");
+    world.writer.run::<Channel>(a, ChannelCommand::Delete).await;
+    let mut both = vec![a, b];
+    both.sort();
+    assert_eq!(deleted(first.or_older(second)).await, both);
+    // Rows have changed without new events, or an event waits: then the position says nothing.
+    let of_another = HeldState { revision: second.revision + 1, ..second };
+    assert_eq!(deleted(of_another).await, both);
+    let wait =
+        "INSERT INTO read.poisonous_events (projection, position, error) VALUES ('monitoring', 1, 'no')";
+    sqlx::query(wait).execute(pool).await.unwrap();
+    assert_eq!(deleted(second).await, both);
+    sqlx::query("DELETE FROM read.poisonous_events").execute(pool).await.unwrap();
+    // Far behind.
+    assert_eq!(deleted(HeldState { position: -10_000, ..second }).await, both);
+    assert!(!deleted(first).await.contains(&c));
     world.servers.finish().await;
 }
 

@@ -14,6 +14,7 @@ mod foreign;
 mod health;
 mod idempotency;
 mod jobs;
+mod known_series;
 mod line_protocol;
 mod metrics;
 mod monitoring_files;

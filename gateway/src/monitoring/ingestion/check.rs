@@ -1,4 +1,4 @@
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_datapoint_log::{Point, micros};
@@ -28,7 +28,7 @@ pub(crate) enum Refusal {
 impl Refusal {
     /// Why no channel takes a value of `time` that arrives at `now`; `None` if some may.
     pub(super) fn of_time(time: DateTime<Utc>, now: DateTime<Utc>) -> Option<Self> {
-        if time > now + AHEAD {
+        if time.signed_duration_since(now) > AHEAD {
             return Some(Self::TooFarAhead);
         }
         (time < DateTime::UNIX_EPOCH).then_some(Self::BeforeTheEpoch)
@@ -58,23 +58,23 @@ pub(super) async fn check(
     items: &[Item],
     now: DateTime<Utc>,
 ) -> Result<Checked, Problem> {
-    let catalog = catalogs.fresh().await?;
-    let ids: HashSet<Uuid> = items.iter().filter_map(|item| item.channel).collect();
-    let is_known = |id: &Uuid| catalog.live_channel(*id).is_some();
-    let catalog = if ids.iter().all(is_known) { catalog } else { catalogs.newest().await? };
-    let known: HashSet<Uuid> = ids.into_iter().filter(|id| catalog.live_channel(*id).is_some()).collect();
-    if known.is_empty() {
-        return Ok(check_with(&catalog, items, &known, now));
+    let mut catalog = catalogs.fresh().await?;
+    let is_known = |catalog: &Catalog, id| catalog.live_channel(id).is_some();
+    if !items.iter().filter_map(|item| item.channel).all(|id| is_known(&catalog, id)) {
+        catalog = catalogs.newest().await?;
     }
-    let living = living_channels.among(&database.primary, &known).await?;
-    Ok(check_with(&catalog, items, &living, now))
+    let mut deleted = Arc::default();
+    if items.iter().filter_map(|item| item.channel).any(|id| is_known(&catalog, id)) {
+        deleted = living_channels.deleted_since(&database.primary, catalog.held()).await?;
+    }
+    Ok(check_with(&catalog, items, &deleted, now))
 }
 
-/// Checks items against the channels that are known to the catalog and are among `living`.
-fn check_with(catalog: &Catalog, items: &[Item], living: &HashSet<Uuid>, now: DateTime<Utc>) -> Checked {
+/// Checks items against the channels that are known to the catalog and not `deleted`.
+fn check_with(catalog: &Catalog, items: &[Item], deleted: &HashSet<Uuid>, now: DateTime<Utc>) -> Checked {
     let mut checked = Checked { points: Vec::with_capacity(items.len()), refused: Vec::new() };
     for (index, item) in items.iter().enumerate() {
-        let id = item.channel.filter(|id| living.contains(id));
+        let id = item.channel.filter(|id| deleted.is_empty() || !deleted.contains(id));
         let channel = id.and_then(|id| catalog.live_channel(id));
         let time = item.time.unwrap_or(now);
         match (Refusal::of_time(time, now), channel) {

@@ -2,16 +2,18 @@
 //! encoded, and sent to the log. A value that [`take`] reports as accepted is committed.
 //!
 //! A way in is an adapter: it parses its protocol into [`Item`]s, names its [`Source`], and writes what [`Taken`] says in the
-//! shape that its clients expect.
+//! shape that its clients expect. One whose values name their series by labels hands over [`SeriesKeys`] and [`SeriesValue`]s.
 
 mod check;
 mod item;
+mod keys;
 mod series;
 mod source;
 
 pub(crate) use self::{
     check::Refusal,
     item::{DatapointIn, Item, MAX_ID},
+    keys::{Notation, SeriesKeys},
     series::{SeriesValue, take_series},
     source::{Repetition, Source},
 };
@@ -30,8 +32,8 @@ use crate::{
     context_services::services,
     problem::Problem,
     services::{
-        catalog::Catalogs, commands::Commands, consistency::ReadGate, living_channels::LivingChannels,
-        replica::Database,
+        catalog::Catalogs, commands::Commands, consistency::ReadGate, known_series::KnownSeries,
+        living_channels::LivingChannels, replica::Database,
     },
 };
 
@@ -42,7 +44,7 @@ pub(crate) struct Taken {
     pub(crate) accepted: usize,
     /// Indexes of the others.
     pub(crate) refused: Vec<(usize, Refusal)>,
-    /// The first accepted item with its place, if items are not recognised one by one.
+    /// The first accepted item with its place.
     pub(crate) first: Option<Datapoint>,
 }
 
@@ -56,6 +58,7 @@ services! {
         config: Arc<Config>,
         database: Database,
         gate: Arc<ReadGate>,
+        known_series: Arc<KnownSeries>,
         living_channels: Arc<LivingChannels>,
         server_clock: SharedServerClock,
         datapoint_ids: IdKey,
@@ -79,19 +82,7 @@ pub(crate) async fn take(
     let accepted = points.len();
     let first = match accepted {
         0 => None,
-        _ => {
-            source
-                .record(
-                    &services.database,
-                    &services.commands,
-                    &services.clock,
-                    &services.server_clock,
-                    &services.bus,
-                    items,
-                    points,
-                )
-                .await?
-        }
+        _ => source.record(&services.commands, &services.bus, items, points).await?,
     };
     Ok(Taken { accepted, refused, first })
 }

@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use futures::future::join_all;
 use sha2::{Digest, Sha256};
 use signalbox_clock::Clock;
+use signalbox_datapoint_log::{Point, micros};
 use signalbox_domain::{
     kernel::ErrorKind,
     monitoring::{
@@ -16,15 +17,18 @@ use signalbox_domain::{
         limits::CHANNEL_TEXT,
     },
 };
-use uuid::Uuid;
+use signalbox_projections::monitoring::queries::HeldState;
 
-use super::{Item, Refusal, Repetition, Source, Taken, take};
+use super::{Refusal, keys::SeriesKeys, source::record_new};
 use crate::{
     auth::CurrentUser,
     context::RequestContext,
     monitoring::ingestion::IngestionServices,
     problem::Problem,
-    services::{catalog::Catalog, commands::Commands, consistency::ReadGate, series_ids::series_ids},
+    services::{
+        catalog::Catalog, commands::Commands, consistency::ReadGate, known_series::SeriesChannel,
+        series_ids::series_ids,
+    },
 };
 
 /// How often values are taken anew because their channels have changed.
@@ -45,9 +49,6 @@ pub(crate) struct SeriesValue {
     pub(crate) value: f64,
 }
 
-/// Gives a channel that is made for these labels its name.
-pub(crate) type Naming = fn(&Labels) -> String;
-
 /// Indexes of values that were not recorded, and why.
 pub(crate) type RefusedValues = BTreeMap<usize, String>;
 
@@ -58,7 +59,7 @@ pub(crate) async fn take_series(
     services: &IngestionServices,
     user: &CurrentUser,
     context: &RequestContext,
-    (series, naming): (&[Labels], Naming),
+    series: &SeriesKeys,
     values: &[SeriesValue],
 ) -> Result<RefusedValues, Problem> {
     // Once for all attempts, so that values without a time are recognised.
@@ -75,9 +76,10 @@ pub(crate) async fn take_series(
             }
         }
     }
+    let finding = Finding { services, user, context, series };
     for _ in 0..ATTEMPTS {
-        let found = channels(services, user, context, (series, naming), &is_measured).await?;
-        if let Some(mut refused) = take_found(services, user, &found, &possible, stamp).await? {
+        let (found, held) = finding.channels(&is_measured).await?;
+        if let Some(mut refused) = take_found(services, user, (&found, held), &possible, stamp).await? {
             refused.append(&mut wrong);
             return Ok(refused);
         }
@@ -88,43 +90,47 @@ pub(crate) async fn take_series(
     ))
 }
 
-/// Records values of the series whose channels were `found`; `None` if a channel was deleted a moment ago, or is so new that this
-/// gateway does not see it. The values of the others are recorded then, and recognised when they are taken again.
+/// Records values of the series whose channels were `found` in the state that is `held`; `None` if a channel was deleted a moment ago,
+/// or is so new that this gateway does not see it. The values of the others are recorded then, and recognised when they are taken again.
 async fn take_found(
     services: &IngestionServices,
     user: &CurrentUser,
-    found: &[Found],
+    (found, held): (&[Found], HeldState),
     values: &[(usize, &SeriesValue)],
     stamp: DateTime<Utc>,
 ) -> Result<Option<RefusedValues>, Problem> {
+    let deleted = match found.iter().any(Result::is_ok) {
+        true => services.living_channels.deleted_since(&services.database.primary, held).await?,
+        false => Arc::default(),
+    };
     let mut refused = RefusedValues::new();
-    let (mut items, mut indexes) = (Vec::with_capacity(values.len()), Vec::with_capacity(values.len()));
+    let mut points = Vec::with_capacity(values.len());
+    let mut has_all = true;
     for &(index, value) in values {
         match &found[value.series] {
-            Ok(channel) => {
-                let time = value.time.or(Some(stamp));
-                items.push(Item { channel: Some(*channel), time, value: value.value });
-                indexes.push(index);
+            Ok(channel) if deleted.is_empty() || !deleted.contains(&channel.id) => {
+                let time = micros(value.time.unwrap_or(stamp));
+                points.push(Point { channel: channel.number, time, value: value.value });
             }
+            Ok(_) | Err(NotTaken::Unseen) => has_all = false,
             Err(not_taken) => drop(refused.insert(index, not_taken.reason())),
         }
     }
-    let source = Source { sender: user, repetition: Repetition::Value };
-    let Taken { refused: wrong, .. } = take(services, &source, &items).await?;
-    for (index, refusal) in wrong {
-        if refusal == Refusal::UnknownEvent {
-            return Ok(None);
-        }
-        refused.insert(indexes[index], refusal.reason().to_owned());
+    if !points.is_empty() {
+        record_new(services, user, &points).await?;
     }
-    Ok(Some(refused))
+    Ok(has_all.then_some(refused))
 }
 
 /// Why a series has no channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum NotTaken {
+    /// Its name cannot be read.
+    Unreadable(&'static str),
     /// Its labels cannot be stored; the rest of a sentence after their name.
     Labels(String),
+    /// It has one, which was made a moment ago.
+    Unseen,
     /// Channels are made by users only.
     Unknown,
     /// As many channels as may be have been made.
@@ -136,7 +142,9 @@ enum NotTaken {
 impl NotTaken {
     fn reason(&self) -> String {
         match self {
+            Self::Unreadable(fault) => (*fault).to_owned(),
             Self::Labels(fault) => format!("labels {fault}"),
+            Self::Unseen => "its channel was made a moment ago: send the value again".to_owned(),
             Self::Unknown => {
                 "no channel has these labels, and ingest.create_channels is off: create the channel first"
                     .to_owned()
@@ -149,101 +157,135 @@ impl NotTaken {
     }
 }
 
-type Found = Result<Uuid, NotTaken>;
+type Found = Result<SeriesChannel, NotTaken>;
 
-/// The channel of each of `series`; a new one only for those that are `measured`.
-async fn channels(
-    services: &IngestionServices,
-    user: &CurrentUser,
-    context: &RequestContext,
-    (series, naming): (&[Labels], Naming),
-    measured: &[bool],
-) -> Result<Vec<Found>, Problem> {
-    let mut found: Vec<Option<Found>> =
-        series.iter().map(|labels| label_fault(labels).map(|fault| Err(NotTaken::Labels(fault)))).collect();
-    let mut catalog = services.catalogs.fresh().await?;
-    let mut missing = look_up(&catalog, series, &mut found);
-    missing.retain(|index| measured[*index]);
-    if !missing.is_empty() {
-        catalog = services.catalogs.newest().await?;
-        missing = look_up(&catalog, series, &mut found);
-        missing.retain(|index| measured[*index]);
-    }
-    if services.config.ingest.create_channels {
-        let most = services.config.ingest.max_channels;
-        for part in missing.chunks(MADE_AT_ONCE) {
-            // No request waits for its turn to make channels that cannot be made: a flood of new series would hold up all other senders.
-            if catalog.count_series() >= most as usize {
-                for index in look_up_some(&catalog, series, part, &mut found) {
-                    found[index] = Some(Err(NotTaken::TooMany { most }));
+/// A series whose channel is not known.
+struct Unknown {
+    index: usize,
+    labels: Labels,
+}
+
+/// Finds the channels of `series`, and makes those that are missing.
+struct Finding<'a> {
+    services: &'a IngestionServices,
+    user: &'a CurrentUser,
+    context: &'a RequestContext,
+    series: &'a SeriesKeys,
+}
+
+impl Finding<'_> {
+    /// The channel of each series; a new one only for those that are `measured`. And the state since which they may have been deleted.
+    async fn channels(&self, measured: &[bool]) -> Result<(Vec<Found>, HeldState), Problem> {
+        let Self { services, series, .. } = self;
+        let mut catalog = services.catalogs.fresh().await?;
+        let held = catalog.held();
+        let known = services.known_series.look_up(&catalog, series.keys());
+        let mut found: Vec<Option<Found>> = known.into_iter().map(|known| known.map(Ok)).collect();
+        let mut unknown = Vec::new();
+        for index in (0..series.len()).filter(|index| measured[*index]) {
+            if found[index].is_none() {
+                match labels(series, index) {
+                    Ok(labels) => unknown.push(Unknown { index, labels }),
+                    Err(not_taken) => found[index] = Some(Err(not_taken)),
                 }
-            } else {
-                catalog = make(services, user, context, (series, naming), part, &mut found).await?;
             }
         }
+        self.look_up(&catalog, &mut unknown, &mut found);
+        if !unknown.is_empty() {
+            catalog = services.catalogs.newest().await?;
+            self.look_up(&catalog, &mut unknown, &mut found);
+        }
+        if services.config.ingest.create_channels && !unknown.is_empty() {
+            self.make_all(catalog, unknown, &mut found).await?;
+        }
+        Ok((found.into_iter().map(|found| found.unwrap_or(Err(NotTaken::Unknown))).collect(), held))
     }
-    Ok(found.into_iter().map(|found| found.unwrap_or(Err(NotTaken::Unknown))).collect())
-}
 
-/// Adds to `found` the channels that `catalog` knows; returns the indexes of the others.
-fn look_up(catalog: &Catalog, series: &[Labels], found: &mut [Option<Found>]) -> Vec<usize> {
-    let unknown: Vec<_> = (0..series.len()).filter(|index| found[*index].is_none()).collect();
-    look_up_some(catalog, series, &unknown, found)
-}
-
-/// The same for those of `series` that `unknown` names.
-fn look_up_some(
-    catalog: &Catalog,
-    series: &[Labels],
-    unknown: &[usize],
-    found: &mut [Option<Found>],
-) -> Vec<usize> {
-    let mut missing = Vec::new();
-    for &index in unknown {
-        match catalog.labelled(&series[index]) {
-            Some(channel) => found[index] = Some(Ok(channel.id)),
-            None => missing.push(index),
+    /// Adds to `found` the channels that `catalog` knows, and leaves the others in `unknown`.
+    fn look_up(&self, catalog: &Catalog, unknown: &mut Vec<Unknown>, found: &mut [Option<Found>]) {
+        let mut new = Vec::new();
+        unknown.retain(|Unknown { index, labels }| {
+            let Some(channel) = catalog.labelled(labels) else { return true };
+            let channel = SeriesChannel::from(channel);
+            new.push((self.series.key(*index), channel));
+            found[*index] = Some(Ok(channel));
+            false
+        });
+        if !new.is_empty() {
+            self.services.known_series.remember(catalog, new.into_iter());
         }
     }
-    missing
+
+    /// Makes channels for `unknown` series as far as the settings allow.
+    async fn make_all(
+        &self,
+        mut catalog: Arc<Catalog>,
+        unknown: Vec<Unknown>,
+        found: &mut [Option<Found>],
+    ) -> Result<(), Problem> {
+        let most = self.services.config.ingest.max_channels;
+        let (mut made, mut unknown) = (Vec::new(), unknown.into_iter());
+        while unknown.len() > 0 {
+            let mut part: Vec<_> = unknown.by_ref().take(MADE_AT_ONCE).collect();
+            // No request waits for its turn to make channels that cannot be made: a flood of new series would hold up all other senders.
+            if catalog.count_series() >= most as usize {
+                self.look_up(&catalog, &mut part, found);
+                part.iter().for_each(|series| found[series.index] = Some(Err(NotTaken::TooMany { most })));
+            } else {
+                catalog = self.make(part, found, &mut made).await?;
+            }
+        }
+        if !made.is_empty() {
+            catalog = self.services.catalogs.newest().await?;
+            self.look_up(&catalog, &mut made, found);
+            made.iter().for_each(|series| found[series.index] = Some(Err(NotTaken::Unseen)));
+        }
+        Ok(())
+    }
+
+    /// Makes channels for `new` series, and adds these to `made`. Returns the catalog by which it counted.
+    async fn make(
+        &self,
+        mut new: Vec<Unknown>,
+        found: &mut [Option<Found>],
+        made: &mut Vec<Unknown>,
+    ) -> Result<Arc<Catalog>, Problem> {
+        let _making = self.services.catalogs.making.lock().await;
+        let catalog = self.services.catalogs.newest().await?;
+        let most = self.services.config.ingest.max_channels;
+        let room = (most as usize).saturating_sub(catalog.count_series());
+        // Another request may have made some meanwhile.
+        self.look_up(&catalog, &mut new, found);
+        for series in new.split_off(room.min(new.len())) {
+            found[series.index] = Some(Err(NotTaken::TooMany { most }));
+        }
+        let Self { services, user, context, series } = self;
+        let name = series.notation.name;
+        let making: Vec<_> = new
+            .iter()
+            .map(|Unknown { labels, .. }| {
+                let (commands, clock, gate) = (&services.commands, &services.clock, &services.gate);
+                make_one(commands, clock, gate, user, context, &catalog, (labels, name(labels)))
+            })
+            .collect();
+        let outcomes = join_all(making).await;
+        for (series, one) in new.into_iter().zip(outcomes) {
+            match one? {
+                Ok(()) => made.push(series),
+                Err(not_taken) => found[series.index] = Some(Err(not_taken)),
+            }
+        }
+        Ok(catalog)
+    }
 }
 
-/// Makes channels for those of `series` that `missing` names. Returns the catalog by which it counted.
-async fn make(
-    services: &IngestionServices,
-    user: &CurrentUser,
-    context: &RequestContext,
-    (series, naming): (&[Labels], Naming),
-    missing: &[usize],
-    found: &mut [Option<Found>],
-) -> Result<Arc<Catalog>, Problem> {
-    let _making = services.catalogs.making.lock().await;
-    let catalog = services.catalogs.newest().await?;
-    let most = services.config.ingest.max_channels;
-    let room = (most as usize).saturating_sub(catalog.count_series());
-    // Another request may have made some meanwhile.
-    let mut new = look_up_some(&catalog, series, missing, found);
-    for index in new.split_off(room.min(new.len())) {
-        found[index] = Some(Err(NotTaken::TooMany { most }));
+/// The labels of the series `index`, if a channel can have them.
+fn labels(series: &SeriesKeys, index: usize) -> Result<Labels, NotTaken> {
+    let labels = series.labels(index).map_err(NotTaken::Unreadable)?;
+    match label_fault(&labels) {
+        None => Ok(labels),
+        Some(fault) => Err(NotTaken::Labels(fault)),
     }
-    let made: Vec<_> = new
-        .iter()
-        .map(|index| {
-            make_one(
-                &services.commands,
-                &services.clock,
-                &services.gate,
-                user,
-                context,
-                &catalog,
-                (&series[*index], naming),
-            )
-        })
-        .collect();
-    for (index, made) in new.iter().zip(join_all(made).await) {
-        found[*index] = Some(made?);
-    }
-    Ok(catalog)
 }
 
 async fn make_one(
@@ -253,9 +295,8 @@ async fn make_one(
     user: &CurrentUser,
     context: &RequestContext,
     catalog: &Catalog,
-    (labels, naming): (&Labels, Naming),
-) -> Result<Found, Problem> {
-    let name = naming(labels);
+    (labels, name): (&Labels, String),
+) -> Result<Result<(), NotTaken>, Problem> {
     let written = serde_json::to_vec(labels).map_err(|error| Problem::internal(&error))?;
     // An id that a channel has is that of one that was deleted, or that has other labels now.
     let mut ids = series_ids(labels).map_err(|error| Problem::internal(&error))?;
@@ -277,13 +318,13 @@ async fn make_one(
         };
         let command = ChannelCommand::Create(NewChannel { number: 0, owner: user.id, spec });
         let Err(rejection) = commands.write::<Channel>(id, None, &metadata, &command).await else {
-            return Ok(Ok(id));
+            return Ok(Ok(()));
         };
         match (rejection.kind, rejection.code.as_str()) {
             (ErrorKind::Unavailable, _) => return Err(rejection.into()),
             (_, "event_exists") => {
                 gate.shows::<Channel>(id).await?;
-                return Ok(Ok(id));
+                return Ok(Ok(()));
             }
             (_, "event_name_taken") => refusal = rejection.message,
             _ => return Ok(Err(NotTaken::Refused(rejection.message))),

@@ -1,18 +1,16 @@
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
-use signalbox_clock::Clock;
-use signalbox_database::SharedServerClock;
 use signalbox_datapoint_log::{ChunkPoint, Origin, Point, Reserved, codec::encode_block, micros, reserve};
 use signalbox_domain::kernel::UserId;
 use signalbox_messaging::{Bus, IngestMessage};
 use signalbox_projections::monitoring::series::Datapoint;
 use uuid::Uuid;
 
-use super::item::Item;
+use super::{IngestionServices, item::Item};
 use crate::{
     auth::{Credential, CurrentUser},
     problem::Problem,
-    services::{commands::Commands, replica::Database},
+    services::commands::Commands,
 };
 
 /// The sender of a batch, and how the batch is recognised when it arrives again.
@@ -32,81 +30,68 @@ pub(crate) enum Repetition<'a> {
     Id(Uuid),
     /// By the sender's name for it and its items: it is the same batch whenever and on whatever way it arrives.
     Key(&'a str),
-    /// Value by value, for senders that put them together anew: the same value of a channel at the same time is recorded once in
-    /// 24 h.
-    Value,
 }
 
 impl Source<'_> {
-    /// Appends `points`, those of `items` that were accepted, to the log; returns the first of them with its place, unless
-    /// they are recognised one by one.
+    /// Appends `points`, those of `items` that were accepted, to the log; returns the first of them with its place.
     pub(super) async fn record(
         &self,
-        database: &Database,
         commands: &Commands,
-        clock: &Clock,
-        server_clock: &SharedServerClock,
         bus: &Bus,
         items: &[Item],
         points: Vec<Point>,
     ) -> Result<Option<Datapoint>, Problem> {
         commands.reach_bus().await?;
-        match self.repetition {
-            Repetition::Id(id) => self.send(bus, id, points).await,
-            Repetition::Key(key) => self.send(bus, batch_id(self.sender.id, key, items), points).await,
-            Repetition::Value => {
-                self.send_new(database, clock, server_clock, bus, &points).await.map(|()| None)
-            }
+        let id = match self.repetition {
+            Repetition::Id(id) => id,
+            Repetition::Key(key) => batch_id(self.sender.id, key, items),
+        };
+        send(bus, self.sender, id, points).await
+    }
+}
+
+/// Appends those of `points` that have not been recorded in the last 24 h: their senders put them together anew when they repeat them.
+pub(super) async fn record_new(
+    services: &IngestionServices,
+    sender: &CurrentUser,
+    points: &[Point],
+) -> Result<(), Problem> {
+    let IngestionServices { bus, clock, commands, database, server_clock, .. } = services;
+    commands.reach_bus().await?;
+    for part in points.chunks(SENT_TOGETHER) {
+        let batch = clock.new_id();
+        let Reserved { new, unfinished } =
+            reserve(&database.primary, batch, part, server_clock.now()).await?;
+        // A sender that was cut off has repeated its values before the log had them, or a process crashed.
+        for (batch, points) in unfinished {
+            send(bus, sender, batch, points).await?;
+        }
+        if !new.is_empty() {
+            send(bus, sender, batch, new).await?;
         }
     }
+    Ok(())
+}
 
-    /// Appends `points` as batch `batch_id`.
-    async fn send(
-        &self,
-        bus: &Bus,
-        batch_id: Uuid,
-        mut points: Vec<Point>,
-    ) -> Result<Option<Datapoint>, Problem> {
-        let block = encode_block(self.origin(), &mut points);
-        let message = IngestMessage { batch_id, points: points.len() as u32, block: Bytes::from(block) };
-        let outcome = bus.ingest(&message).await?;
-        Ok(points.first().map(|first| {
-            let (position, index) = (outcome.position, outcome.first_index);
-            let point = ChunkPoint { time: first.time, value: first.value, position, index };
-            Datapoint { channel: first.channel, day: outcome.day, point }
-        }))
-    }
-
-    /// Appends those of `points` that have not been recorded in the last 24 h.
-    async fn send_new(
-        &self,
-        database: &Database,
-        clock: &Clock,
-        server_clock: &SharedServerClock,
-        bus: &Bus,
-        points: &[Point],
-    ) -> Result<(), Problem> {
-        for part in points.chunks(SENT_TOGETHER) {
-            let batch = clock.new_id();
-            let Reserved { new, unfinished } =
-                reserve(&database.primary, batch, part, server_clock.now()).await?;
-            // A sender that was cut off has repeated its values before the log had them, or a process crashed.
-            for (batch, points) in unfinished {
-                self.send(bus, batch, points).await?;
-            }
-            if !new.is_empty() {
-                self.send(bus, batch, new).await?;
-            }
-        }
-        Ok(())
-    }
-
-    fn origin(&self) -> Origin {
-        match self.sender.credential {
-            Credential::ApiToken(token) => Origin::Token(token),
-            Credential::Session(_) => Origin::User(self.sender.id.0),
-        }
-    }
+/// Appends `points` as batch `batch_id`.
+async fn send(
+    bus: &Bus,
+    sender: &CurrentUser,
+    batch_id: Uuid,
+    mut points: Vec<Point>,
+) -> Result<Option<Datapoint>, Problem> {
+    let origin = match sender.credential {
+        Credential::ApiToken(token) => Origin::Token(token),
+        Credential::Session(_) => Origin::User(sender.id.0),
+    };
+    let block = encode_block(origin, &mut points);
+    let message = IngestMessage { batch_id, points: points.len() as u32, block: Bytes::from(block) };
+    let outcome = bus.ingest(&message).await?;
+    Ok(points.first().map(|first| {
+        let (position, index) = (outcome.position, outcome.first_index);
+        let point = ChunkPoint { time: first.time, value: first.value, position, index };
+        Datapoint { channel: first.channel, day: outcome.day, point }
+    }))
 }
 
 /// Names the batch of `items` that `sender` calls `key`. Stored ids were made like this: the bytes must not change.

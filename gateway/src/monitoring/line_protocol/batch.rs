@@ -1,13 +1,19 @@
 //! The lines of a request as values of series.
 
-use std::{borrow::Cow, collections::HashMap, io::Read};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    io::Read,
+};
 
 use chrono::{DateTime, Utc};
 use flate2::read::MultiGzDecoder;
 use signalbox_domain::monitoring::Labels;
 
-use super::line::{Field, Line, parse, split_line};
-use crate::{monitoring::ingestion::SeriesValue, problem::Problem};
+use super::line::{Field, Head, field_name, parse_fields, parse_head, split_head, split_line};
+use crate::{
+    monitoring::ingestion::{Notation, SeriesKeys, SeriesValue},
+    problem::Problem,
+};
 
 /// Bytes of a request's lines at most, decompressed.
 pub(super) const MAX_BYTES: usize = 16 << 20;
@@ -57,9 +63,9 @@ impl Precision {
 }
 
 /// The lines of a request.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug)]
 pub(super) struct Batch {
-    pub(super) series: Vec<Labels>,
+    pub(super) series: SeriesKeys,
     pub(super) values: Vec<SeriesValue>,
     /// Number of the line of each value, from 1.
     pub(super) lines_of_values: Vec<usize>,
@@ -86,8 +92,15 @@ pub(super) fn unzipped(body: &[u8]) -> Result<Vec<u8>, Problem> {
 impl Batch {
     /// Reads the lines of `body`.
     pub(super) fn read(mut body: &[u8], precision: Precision) -> Result<Self, Problem> {
-        let mut batch = Self::default();
-        let mut known = Known::new();
+        let mut batch = Self {
+            series: SeriesKeys::new(&NOTATION),
+            values: Vec::new(),
+            lines_of_values: Vec::new(),
+            lines: 0,
+            texts: 0,
+            faults: Vec::new(),
+        };
+        let mut known = Known::default();
         let mut number = 0;
         while !body.is_empty() {
             let (line, rest) = split_line(body);
@@ -119,61 +132,95 @@ impl Batch {
         known: &mut Known<'a>,
     ) -> Result<(), &'static str> {
         let text = std::str::from_utf8(line).map_err(|_| "it is not UTF-8")?;
-        let line = parse(text)?;
-        let time = match line.time {
+        let (head, rest) = split_head(text);
+        let of_head = match known.heads.entry(head) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                parse_head(head)?;
+                entry.insert(OfHead::default())
+            }
+        };
+        known.fields.clear();
+        let time = match parse_fields(rest, &mut known.fields)? {
             None => None,
             Some(units) => Some(precision.moment(units).ok_or("its time is outside of 1970 to 9999")?),
         };
-        let known = known.entry(head(text)).or_default();
-        let mut tags = None;
-        let (mut values, mut texts) = (Vec::with_capacity(line.fields.len()), 0);
-        for (field, value) in &line.fields {
+        let before = self.values.len();
+        let mut texts = 0;
+        for (place, (field, value)) in known.fields.iter().enumerate() {
             let Field::Number(value) = *value else {
                 texts += 1;
                 continue;
             };
-            let series = match known.get(field) {
-                Some(series) => *series,
+            let series = match of_head.series(place, field) {
+                Some(series) => series,
                 None if self.series.len() == MAX_SERIES => {
+                    self.values.truncate(before);
                     return Err("the request has too many series before it");
                 }
                 None => {
-                    let tags: &Labels = match &mut tags {
-                        Some(tags) => tags,
-                        none => none.insert(labels_of_tags(&line)?),
-                    };
-                    self.series.push(labels(&line.measurement, field, tags));
-                    known.insert(field.clone(), self.series.len() - 1);
-                    self.series.len() - 1
+                    [head, " ", field].iter().for_each(|part| self.series.write(part.as_bytes()));
+                    let series = self.series.end();
+                    of_head.add(field, series);
+                    series
                 }
             };
-            values.push(SeriesValue { series, time, value });
+            self.values.push(SeriesValue { series, time, value });
         }
-        self.lines_of_values.extend(values.iter().map(|_| number));
-        self.values.extend(values);
+        self.lines_of_values.resize(self.values.len(), number);
         self.texts += texts;
         Ok(())
     }
 }
 
-/// Series by measurement and tags as they are written, and field.
-type Known<'a> = HashMap<&'a str, HashMap<Cow<'a, str>, usize>>;
-
-/// Measurement and tags of `line`, as they are written.
-fn head(line: &str) -> &str {
-    let mut is_escaped = false;
-    let end = line.bytes().position(|byte| {
-        let is_end = byte == b' ' && !is_escaped;
-        is_escaped = byte == b'\\' && !is_escaped;
-        is_end
-    });
-    end.map_or(line, |end| &line[..end])
+/// The series of the lines before.
+#[derive(Default)]
+struct Known<'a> {
+    /// By measurement and tags as they are written.
+    heads: HashMap<&'a str, OfHead<'a>>,
+    /// The fields of one line.
+    fields: Vec<(&'a str, Field)>,
 }
 
-/// Tags of `line` as labels. Other characters of a key than letters, digits and `_` become `_`.
-fn labels_of_tags(line: &Line<'_>) -> Result<Labels, &'static str> {
+/// Series with the same head, by the names of their fields as they are written.
+#[derive(Default)]
+struct OfHead<'a> {
+    /// In the order of the first line, which is that of most others.
+    in_order: Vec<(&'a str, usize)>,
+    by_name: HashMap<&'a str, usize>,
+}
+
+impl<'a> OfHead<'a> {
+    fn series(&self, place: usize, field: &str) -> Option<usize> {
+        match self.in_order.get(place) {
+            Some((name, series)) if *name == field => Some(*series),
+            _ => self.by_name.get(field).copied(),
+        }
+    }
+
+    fn add(&mut self, field: &'a str, series: usize) {
+        self.in_order.push((field, series));
+        self.by_name.insert(field, series);
+    }
+}
+
+/// A series is written as in its lines: measurement, tags, a space and the name of the field.
+static NOTATION: Notation = Notation { mark: b'l', labels: labels_of, name };
+
+fn labels_of(written: &[u8]) -> Result<Labels, &'static str> {
+    let text = std::str::from_utf8(written).map_err(|_| "it is not UTF-8")?;
+    let (head, field) = split_head(text);
+    let head = parse_head(head)?;
+    let mut labels = labels_of_tags(&head)?;
+    labels.insert(MEASUREMENT.to_owned(), head.measurement.into_owned());
+    labels.insert(FIELD.to_owned(), field_name(field).into_owned());
+    Ok(labels)
+}
+
+/// Tags as labels. Other characters of a key than letters, digits and `_` become `_`.
+fn labels_of_tags(head: &Head<'_>) -> Result<Labels, &'static str> {
     let mut labels = Labels::new();
-    for (key, value) in &line.tags {
+    for (key, value) in &head.tags {
         let as_label = |(index, letter): (usize, char)| {
             let is_kept =
                 letter == '_' || letter.is_ascii_alphabetic() || (index > 0 && letter.is_ascii_digit());
@@ -191,15 +238,8 @@ fn labels_of_tags(line: &Line<'_>) -> Result<Labels, &'static str> {
 const MEASUREMENT: &str = "_measurement";
 const FIELD: &str = "_field";
 
-fn labels(measurement: &str, field: &str, tags: &Labels) -> Labels {
-    let mut labels = tags.clone();
-    labels.insert(MEASUREMENT.to_owned(), measurement.to_owned());
-    labels.insert(FIELD.to_owned(), field.to_owned());
-    labels
-}
-
 /// Name of a channel for a series: `measurement.field{tag=value,…}`.
-pub(super) fn name(labels: &Labels) -> String {
+fn name(labels: &Labels) -> String {
     let of = |key: &str| labels.get(key).map_or("", String::as_str);
     let mut name = format!("{}.{}", of(MEASUREMENT), of(FIELD));
     let tags = labels.iter().filter(|(key, _)| ![MEASUREMENT, FIELD].contains(&key.as_str()));
@@ -222,28 +262,39 @@ mod tests {
         Batch::read(body.as_bytes(), Precision::Seconds).unwrap()
     }
 
+    fn names(batch: &Batch) -> Vec<String> {
+        (0..batch.series.len()).map(|index| name(&batch.series.labels(index).unwrap())).collect()
+    }
+
     #[test]
     fn lines_of_the_same_series_share_it() {
         let batch =
             read("cpu,host=a user=1,system=2 1\n# comment\n\ncpu,host=a user=3 2\r\ncpu,host=b user=4 3\n");
-        let names: Vec<_> = batch.series.iter().map(name).collect();
-        assert_eq!(names, ["cpu.user{host=a}", "cpu.system{host=a}", "cpu.user{host=b}"]);
+        assert_eq!(names(&batch), ["cpu.user{host=a}", "cpu.system{host=a}", "cpu.user{host=b}"]);
         let values: Vec<_> = batch.values.iter().map(|value| (value.series, value.value)).collect();
         assert_eq!(values, [(0, 1.0), (1, 2.0), (0, 3.0), (2, 4.0)]);
         assert_eq!(batch.lines_of_values, [1, 1, 4, 5]);
         assert_eq!((batch.lines, batch.faults.len()), (3, 0));
         let labels = [("_field", "user"), ("_measurement", "cpu"), ("host", "a")];
-        assert_eq!(batch.series[0], labels.map(|(key, value)| (key.into(), value.into())).into());
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned()));
+        assert_eq!(batch.series.labels(0), Ok(labels.into()));
     }
 
     #[test]
     fn keys_of_tags_become_keys_of_labels() {
         let batch = read("m,host.name=a,1st=b,größe=c v=1\nm v=2");
-        assert_eq!(name(&batch.series[0]), "m.v{_st=b,gr__e=c,host_name=a}");
-        assert_eq!(name(&batch.series[1]), "m.v");
+        assert_eq!(names(&batch), ["m.v{_st=b,gr__e=c,host_name=a}", "m.v"]);
         let batch = read("m,host.name=a,host-name=b v=1\nm,_field=x v=1\nm,a=1,a=1 v=1\nm v=1");
-        assert_eq!(batch.faults.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1, 2, 3]);
-        assert_eq!((batch.values.len(), batch.lines_of_values[0]), (1, 4));
+        let is_wrong = |index| batch.series.labels(index).is_err();
+        assert_eq!([0, 1, 2, 3].map(is_wrong), [true, true, true, false]);
+        assert_eq!(batch.lines_of_values, [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn names_of_fields_are_read_as_they_are_written() {
+        let batch = read("a\\ b,x=\\ c d\\,e=1,f=2\na\\ b,x=\\ c f=3,d\\,e=4,g\\ h=5");
+        assert_eq!(names(&batch), ["a b.d,e{x= c}", "a b.f{x= c}", "a b.g h{x= c}"]);
+        assert_eq!(batch.values.iter().map(|value| value.series).collect::<Vec<_>>(), [0, 1, 1, 0, 2]);
     }
 
     #[test]
@@ -282,6 +333,19 @@ mod tests {
         assert_eq!(micros("s", i64::MAX), None);
         assert_eq!(Precision::named(Some("week")), None);
         assert_eq!(read("m v=1 9223372036854775807").faults.len(), 1);
+    }
+
+    #[test]
+    fn of_a_line_with_too_many_series_nothing_is_taken() {
+        let fields = |first: usize, count: usize| -> String {
+            let fields: Vec<_> = (first..first + count).map(|number| format!("f{number}=1")).collect();
+            format!("m {}\n", fields.join(","))
+        };
+        let batch =
+            read(&[fields(0, 9999), fields(9999, 9999), fields(19_998, 3), "m f1=1".to_owned()].concat());
+        assert_eq!(batch.faults, [(3, "the request has too many series before it")]);
+        assert_eq!((batch.values.len(), batch.lines_of_values.len()), (19_999, 19_999));
+        assert_eq!(batch.lines_of_values.last(), Some(&4));
     }
 
     #[test]

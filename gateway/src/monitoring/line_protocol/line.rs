@@ -3,14 +3,11 @@
 
 use std::borrow::Cow;
 
-/// A line that says what it has to.
+/// The part of a line that names the series of its values, together with the fields.
 #[derive(Debug, PartialEq)]
-pub(super) struct Line<'a> {
+pub(super) struct Head<'a> {
     pub(super) measurement: Cow<'a, str>,
     pub(super) tags: Vec<(Cow<'a, str>, Cow<'a, str>)>,
-    pub(super) fields: Vec<(Cow<'a, str>, Field)>,
-    /// In units of the request's precision since 1970.
-    pub(super) time: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,6 +25,7 @@ pub(super) type Fault = &'static str;
 const MAX_TAGS: usize = 256;
 const MAX_FIELDS: usize = 10_000;
 
+const OF_HEADS: &[u8] = b" ";
 const OF_MEASUREMENTS: &[u8] = b", ";
 const OF_KEYS: &[u8] = b"=, ";
 
@@ -56,9 +54,15 @@ pub(super) fn split_line(body: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Parses a line without its line break.
-pub(super) fn parse(line: &str) -> Result<Line<'_>, Fault> {
-    let (measurement, mut end, mut rest) = cut(line, OF_MEASUREMENTS);
+/// Measurement and tags of a line as they are written, and the rest.
+pub(super) fn split_head(line: &str) -> (&str, &str) {
+    let (head, _, rest) = cut(line, OF_HEADS);
+    (head, rest)
+}
+
+/// Parses measurement and tags.
+pub(super) fn parse_head(head: &str) -> Result<Head<'_>, Fault> {
+    let (measurement, mut end, mut rest) = cut(head, OF_MEASUREMENTS);
     if measurement.is_empty() {
         return Err("missing measurement");
     }
@@ -78,8 +82,16 @@ pub(super) fn parse(line: &str) -> Result<Line<'_>, Fault> {
         tags.push((unescaped(key, OF_KEYS), unescaped(value, OF_KEYS)));
         (end, rest) = (after_value, after);
     }
-    let mut fields = Vec::new();
-    rest = rest.trim_start_matches(' ');
+    Ok(Head { measurement: unescaped(measurement, OF_MEASUREMENTS), tags })
+}
+
+/// Adds the fields behind a head to `fields`, with their names as they are written. Returns the line's time, in units of the request's
+/// precision since 1970.
+pub(super) fn parse_fields<'a>(
+    rest: &'a str,
+    fields: &mut Vec<(&'a str, Field)>,
+) -> Result<Option<i64>, Fault> {
+    let mut rest = rest.trim_start_matches(' ');
     if rest.is_empty() {
         return Err("missing fields");
     }
@@ -95,17 +107,21 @@ pub(super) fn parse(line: &str) -> Result<Line<'_>, Fault> {
             return Err("too many fields");
         }
         let (field, after_value, after) = take_field(value)?;
-        fields.push((unescaped(key, OF_KEYS), field));
+        fields.push((key, field));
         rest = after;
         if after_value != Some(b',') {
             break;
         }
     }
-    let time = match rest.trim_matches(' ') {
-        "" => None,
-        time => Some(time.parse().map_err(|_| "bad timestamp")?),
-    };
-    Ok(Line { measurement: unescaped(measurement, OF_MEASUREMENTS), tags, fields, time })
+    match rest.trim_matches(' ') {
+        "" => Ok(None),
+        time => time.parse().map(Some).map_err(|_| "bad timestamp"),
+    }
+}
+
+/// The name of a field without its escapes.
+pub(super) fn field_name(written: &str) -> Cow<'_, str> {
+    unescaped(written, OF_KEYS)
 }
 
 /// `text` up to the first of `ends` that is not escaped, that end, and what is behind it.
@@ -181,6 +197,21 @@ fn number(text: &str) -> Result<f64, Fault> {
 mod tests {
     use super::*;
 
+    struct Line<'a> {
+        measurement: Cow<'a, str>,
+        tags: Vec<(Cow<'a, str>, Cow<'a, str>)>,
+        fields: Vec<(&'a str, Field)>,
+        time: Option<i64>,
+    }
+
+    fn parse(line: &str) -> Result<Line<'_>, Fault> {
+        let (head, rest) = split_head(line);
+        let Head { measurement, tags } = parse_head(head)?;
+        let mut fields = Vec::new();
+        let time = parse_fields(rest, &mut fields)?;
+        Ok(Line { measurement, tags, fields, time })
+    }
+
     fn numbers(line: &str) -> Vec<f64> {
         let fields = parse(line).unwrap().fields;
         let number = |(_, field)| if let Field::Number(number) = field { number } else { f64::NAN };
@@ -189,10 +220,6 @@ mod tests {
 
     fn tags<'a>(line: &'a Line<'_>) -> Vec<(&'a str, &'a str)> {
         line.tags.iter().map(|(key, value)| (&**key, &**value)).collect()
-    }
-
-    fn fields<'a>(line: &'a Line<'_>) -> Vec<(&'a str, Field)> {
-        line.fields.iter().map(|(key, value)| (&**key, *value)).collect()
     }
 
     fn lines(mut body: &[u8]) -> Vec<&str> {
@@ -210,7 +237,7 @@ mod tests {
         let line = parse("cpu,host=a,core=1 user=1.5,system=2i 1556813561098000000").unwrap();
         assert_eq!(line.measurement, "cpu");
         assert_eq!(tags(&line), [("host", "a"), ("core", "1")]);
-        assert_eq!(fields(&line), [("user", Field::Number(1.5)), ("system", Field::Number(2.0))]);
+        assert_eq!(line.fields, [("user", Field::Number(1.5)), ("system", Field::Number(2.0))]);
         assert_eq!(line.time, Some(1_556_813_561_098_000_000));
         let bare = parse("cpu value=1").unwrap();
         assert_eq!((bare.tags.len(), bare.time), (0, None));
@@ -219,12 +246,16 @@ mod tests {
 
     #[test]
     fn escaped_letters_stand_for_themselves() {
-        let line = parse(r"disk\ usage\,all,mount\ point=C:\\a\=b,städte=Köln\, Süd used\ part=1").err();
-        assert_eq!(line, Some("missing field value"), "a space that is not escaped ends the tags");
+        let broken = r"disk\ usage\,all,mount\ point=C:\\a\=b,städte=Köln\, Süd used\ part=1";
+        assert_eq!(
+            parse(broken).err(),
+            Some("missing field value"),
+            "a space that is not escaped ends the tags"
+        );
         let line = parse(r"disk\ usage\,all,mount\ point=C:\a\=b,ort=Köln\,\ Süd used\ part=1").unwrap();
         assert_eq!(line.measurement, "disk usage,all");
         assert_eq!(tags(&line), [("mount point", r"C:\a=b"), ("ort", "Köln, Süd")]);
-        assert_eq!(line.fields[0].0, "used part");
+        assert_eq!(field_name(line.fields[0].0), "used part");
     }
 
     #[test]
@@ -238,7 +269,7 @@ mod tests {
             [9_007_199_254_740_992.0, 18_446_744_073_709_551_615.0]
         );
         let line = parse(r#"m a="x, y=\"1\" ",b=2 7"#).unwrap();
-        assert_eq!(fields(&line), [("a", Field::Text), ("b", Field::Number(2.0))]);
+        assert_eq!(line.fields, [("a", Field::Text), ("b", Field::Number(2.0))]);
         assert_eq!(line.time, Some(7));
     }
 

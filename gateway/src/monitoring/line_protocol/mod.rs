@@ -20,7 +20,7 @@ use signalbox_metrics::metrics;
 use tokio::task::spawn_blocking;
 use utoipa::IntoParams;
 
-use self::batch::{Batch, MAX_BYTES, Precision, name, unzipped};
+use self::batch::{Batch, MAX_BYTES, Precision, unzipped};
 use super::ingestion::take_series;
 use crate::{
     auth::{CurrentUser, Writer},
@@ -101,7 +101,7 @@ async fn write_lines(
     metrics().left_out("text", batch.texts);
     let mut refused: Refused =
         batch.faults.iter().map(|(line, fault)| (*line, (*fault).to_owned())).collect();
-    for (index, reason) in take_series(services, user, context, (&batch.series, name), &batch.values).await? {
+    for (index, reason) in take_series(services, user, context, &batch.series, &batch.values).await? {
         refused.entry(batch.lines_of_values[index]).or_insert(reason);
     }
     match refusal(&refused, batch.lines) {

@@ -6,8 +6,14 @@ use chrono::DateTime;
 use prost::Message;
 use signalbox_domain::monitoring::Labels;
 
-use super::messages::{RequestV2, Sample, WriteRequest};
-use crate::{monitoring::ingestion::SeriesValue, problem::Problem};
+use super::{
+    fields::{Content, Fields, Unreadable},
+    messages::{Label, RequestV2, Sample, TimeSeries},
+};
+use crate::{
+    monitoring::ingestion::{Notation, SeriesKeys, SeriesValue},
+    problem::Problem,
+};
 
 /// Bytes of a request at most, compressed and decompressed.
 pub(super) const MAX_BYTES: usize = 8 << 20;
@@ -26,9 +32,9 @@ pub(super) enum Version {
 }
 
 /// The contents of a request.
-#[derive(Debug, Default, PartialEq)]
+#[derive(Debug)]
 pub(super) struct Batch {
-    pub(super) series: Vec<Labels>,
+    pub(super) series: SeriesKeys,
     pub(super) values: Vec<SeriesValue>,
     /// Place of the series of each value in the request, from 0.
     pub(super) places: Vec<usize>,
@@ -56,15 +62,21 @@ impl Batch {
     /// Reads a request that is compressed by snappy.
     pub(super) fn read(body: &[u8], version: Version) -> Result<Self, Problem> {
         let message = decompressed(body)?;
-        let mut batch = Self::default();
+        let mut batch = Self {
+            series: SeriesKeys::new(&NOTATION),
+            values: Vec::new(),
+            places: Vec::new(),
+            faults: BTreeMap::new(),
+            samples: 0,
+            not_numbers: 0,
+            histograms: 0,
+        };
         match version {
             Version::One => {
-                let request = WriteRequest::decode(message.as_slice());
-                let request = request.map_err(|_| unreadable("a prometheus.WriteRequest"))?;
-                for (place, series) in request.timeseries.into_iter().enumerate() {
-                    batch.histograms += series.histograms.len() as u64;
-                    let pairs = series.labels.into_iter().map(|label| (label.name, label.value));
-                    batch.add(place, labels_of(pairs), &series.samples)?;
+                for (place, series) in messages(&message, 1).enumerate() {
+                    let series = series.and_then(|series| batch.add_written(place, series));
+                    series.map_err(|Unreadable| unreadable("a prometheus.WriteRequest"))?;
+                    batch.check_size()?;
                 }
             }
             Version::Two => {
@@ -72,61 +84,152 @@ impl Batch {
                 let request = request.map_err(|_| unreadable("an io.prometheus.write.v2.Request"))?;
                 for (place, series) in request.timeseries.iter().enumerate() {
                     batch.histograms += series.histograms.len() as u64;
-                    let pairs = resolved(&request.symbols, &series.labels_refs);
-                    batch.add(place, pairs.and_then(labels_of), &series.samples)?;
+                    let named = batch.write_name(&request.symbols, &series.labels_refs);
+                    let samples = series.samples.iter().copied().map(Ok);
+                    // Samples in memory are readable.
+                    let _ = match named {
+                        Ok(()) => batch.add(place, samples),
+                        Err(reason) => batch.leave_out(place, reason, samples),
+                    };
+                    batch.check_size()?;
                 }
             }
         }
         Ok(batch)
     }
 
-    /// Adds the samples of the series at `place` of the request.
-    fn add(
-        &mut self,
-        place: usize,
-        labels: Result<Labels, &'static str>,
-        samples: &[Sample],
-    ) -> Result<(), Problem> {
-        let finite = samples.iter().filter(|sample| sample.value.is_finite()).count();
-        self.samples += finite;
-        let labels = match labels {
-            Ok(labels) => labels,
-            Err(reason) => {
-                let (reason, refused, samples) = (reason.to_owned(), finite, finite);
-                self.faults.insert(place, Fault { series: String::new(), reason, refused, samples });
-                return Ok(());
+    /// Adds a `prometheus.TimeSeries` as it is written. The bytes of its labels name it.
+    fn add_written(&mut self, place: usize, series: &[u8]) -> Result<(), Unreadable> {
+        for field in Fields(series) {
+            let field = field?;
+            match field.tag {
+                1 => self.series.write(field.written),
+                4 => self.histograms += 1,
+                _ => {}
             }
-        };
-        let before = self.values.len();
-        let mut untimed = 0;
-        for sample in samples {
-            if !sample.value.is_finite() {
-                self.not_numbers += 1;
-                continue;
-            }
-            let Some(time) = DateTime::from_timestamp_millis(sample.timestamp) else {
-                untimed += 1;
-                continue;
+        }
+        self.add(place, messages(series, 2).map(|sample| sample.and_then(read_sample)))
+    }
+
+    /// Writes the labels that `refs` names in pairs as version 1 does, as the name of the next series.
+    fn write_name(&mut self, symbols: &[Vec<u8>], refs: &[u32]) -> Result<(), &'static str> {
+        let symbol = |place: u32| symbols.get(place as usize);
+        for pair in refs.chunks(2) {
+            let pair = if let [name, value] = *pair { symbol(name).zip(symbol(value)) } else { None };
+            let Some((name, value)) = pair else {
+                self.series.discard();
+                return Err("its labels_refs do not name symbols in pairs");
             };
-            let (series, time) = (self.series.len(), Some(time));
-            self.values.push(SeriesValue { series, time, value: sample.value });
-            self.places.push(place);
-        }
-        if untimed > 0 {
-            let reason = "a timestamp is outside of 1970 to 9999".to_owned();
-            let series = shortened(as_promql(&labels));
-            self.faults.insert(place, Fault { series, reason, refused: untimed, samples: finite });
-        }
-        if self.values.len() > MAX_SAMPLES {
-            let detail = format!("the request has more than {MAX_SAMPLES} samples: send fewer at once");
-            return Err(Problem::too_large(detail));
-        }
-        // No channel is made for a series without values.
-        if self.values.len() > before {
-            self.series.push(labels);
+            write_label(&mut self.series, name, value);
         }
         Ok(())
     }
+
+    /// Adds the samples of the series at `place` of the request, whose name is written.
+    fn add(
+        &mut self,
+        place: usize,
+        samples: impl Iterator<Item = Result<Sample, Unreadable>>,
+    ) -> Result<(), Unreadable> {
+        let (before, series) = (self.values.len(), self.series.len());
+        let mut untimed = 0;
+        for sample in samples {
+            let sample = sample?;
+            match DateTime::from_timestamp_millis(sample.timestamp) {
+                _ if !sample.value.is_finite() => self.not_numbers += 1,
+                None => untimed += 1,
+                time => self.values.push(SeriesValue { series, time, value: sample.value }),
+            }
+        }
+        let timed = self.values.len() - before;
+        self.samples += timed + untimed;
+        self.places.resize(self.values.len(), place);
+        // No channel is made for a series without values.
+        if timed == 0 && untimed == 0 {
+            self.series.discard();
+            return Ok(());
+        }
+        let series = self.series.end();
+        if untimed > 0 {
+            let reason = "a timestamp is outside of 1970 to 9999".to_owned();
+            let series = self.name(series);
+            self.faults.insert(place, Fault { series, reason, refused: untimed, samples: timed + untimed });
+        }
+        Ok(())
+    }
+
+    /// Notes that the samples of the series at `place` of the request are not written.
+    fn leave_out(
+        &mut self,
+        place: usize,
+        reason: &str,
+        samples: impl Iterator<Item = Result<Sample, Unreadable>>,
+    ) -> Result<(), Unreadable> {
+        let finite = samples.flatten().filter(|sample| sample.value.is_finite()).count();
+        self.samples += finite;
+        let (series, reason) = (String::new(), reason.to_owned());
+        self.faults.insert(place, Fault { series, reason, refused: finite, samples: finite });
+        Ok(())
+    }
+
+    fn check_size(&self) -> Result<(), Problem> {
+        if self.values.len() <= MAX_SAMPLES {
+            return Ok(());
+        }
+        let detail = format!("the request has more than {MAX_SAMPLES} samples: send fewer at once");
+        Err(Problem::too_large(detail))
+    }
+
+    /// The series `index` for an answer; empty if its labels cannot be read.
+    pub(super) fn name(&self, index: usize) -> String {
+        self.series.labels(index).map_or_else(|_| String::new(), |labels| shortened(as_promql(&labels)))
+    }
+}
+
+/// A series is written as labels in a `prometheus.TimeSeries`.
+static NOTATION: Notation = Notation { mark: b'p', labels: labels_of, name: as_promql };
+
+/// The contents of the fields of `message` with this tag, which are messages.
+fn messages(message: &[u8], tag: u64) -> impl Iterator<Item = Result<&[u8], Unreadable>> {
+    Fields(message).filter_map(move |field| match field {
+        Err(Unreadable) => Some(Err(Unreadable)),
+        Ok(field) if field.tag != tag => None,
+        Ok(field) => match field.content {
+            Content::Bytes(bytes) => Some(Ok(bytes)),
+            _ => Some(Err(Unreadable)),
+        },
+    })
+}
+
+fn read_sample(bytes: &[u8]) -> Result<Sample, Unreadable> {
+    let mut sample = Sample::default();
+    for field in Fields(bytes) {
+        let field = field?;
+        match (field.tag, field.content) {
+            (1, Content::Fixed(bits)) => sample.value = f64::from_bits(bits),
+            (2, Content::Number(millis)) => sample.timestamp = millis as i64,
+            (1 | 2, _) => return Err(Unreadable),
+            _ => {}
+        }
+    }
+    Ok(sample)
+}
+
+/// Writes a label as a `prometheus.TimeSeries` has it.
+fn write_label(key: &mut SeriesKeys, name: &[u8], value: &[u8]) {
+    let mut label = Vec::with_capacity(name.len() + value.len() + 8);
+    add_field(&mut label, 1, name);
+    add_field(&mut label, 2, value);
+    let mut written = Vec::with_capacity(label.len() + 4);
+    add_field(&mut written, 1, &label);
+    key.write(&written);
+}
+
+fn add_field(message: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
+    message.push(tag << 3 | 2);
+    // There is room in memory.
+    let _ = prost::encode_length_delimiter(bytes.len(), message);
+    message.extend_from_slice(bytes);
 }
 
 /// A name of a series for an answer: labels may be long.
@@ -151,24 +254,12 @@ pub(super) fn decompressed(body: &[u8]) -> Result<Vec<u8>, Problem> {
     message.map_err(|_| unreadable("compressed by snappy"))
 }
 
-/// Name and value of a label as they arrive.
-type Pair = (Vec<u8>, Vec<u8>);
-
-/// The labels that `refs` names in pairs.
-fn resolved(symbols: &[Vec<u8>], refs: &[u32]) -> Result<Vec<Pair>, &'static str> {
-    let symbol = |place: &u32| symbols.get(*place as usize).cloned();
-    let pair = |pair: &[u32]| match pair {
-        [name, value] => symbol(name).zip(symbol(value)),
-        _ => None,
-    };
-    refs.chunks(2).map(pair).collect::<Option<_>>().ok_or("its labels_refs do not name symbols in pairs")
-}
-
-/// Labels from `pairs`. A label with an empty value is left out, as everywhere in Prometheus.
-fn labels_of(pairs: impl IntoIterator<Item = Pair>) -> Result<Labels, &'static str> {
+/// The labels that are `written`. A label with an empty value is left out, as everywhere in Prometheus.
+fn labels_of(written: &[u8]) -> Result<Labels, &'static str> {
+    let series = TimeSeries::decode(written).map_err(|_| "its labels cannot be read")?;
     let text = |bytes| String::from_utf8(bytes).map_err(|_| "its labels are not UTF-8");
     let mut labels = Labels::new();
-    for (name, value) in pairs {
+    for Label { name, value } in series.labels {
         let (name, value) = (text(name)?, text(value)?);
         if !value.is_empty() && labels.insert(name, value).is_some() {
             return Err("two of its labels have the same name");
@@ -216,9 +307,15 @@ pub(super) fn as_promql(labels: &Labels) -> String {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::messages::{Label, NotTaken, TimeSeries, TimeSeriesV2},
+        super::messages::{NotTaken, TimeSeriesV2},
         *,
     };
+
+    #[derive(Clone, PartialEq, Message)]
+    struct WriteRequest {
+        #[prost(message, repeated, tag = "1")]
+        timeseries: Vec<TimeSeries>,
+    }
 
     fn zipped(message: &impl Message) -> Vec<u8> {
         snap::raw::Encoder::new().compress_vec(&message.encode_to_vec()).unwrap()
@@ -240,15 +337,17 @@ mod tests {
         Batch::read(&zipped(&WriteRequest { timeseries }), Version::One).unwrap()
     }
 
+    fn names(batch: &Batch) -> Vec<String> {
+        (0..batch.series.len()).map(|index| batch.name(index)).collect()
+    }
+
     #[test]
     fn samples_are_values_of_their_series() {
         let batch = read(vec![
             series(&[("__name__", "up"), ("job", "a\"b"), ("empty", "")], &[(1.0, 1000), (0.0, 2000)]),
             series(&[("__name__", "down")], &[(2.5, 1500)]),
         ]);
-        let names: Vec<_> = batch.series.iter().map(as_promql).collect();
-        assert_eq!(names, [r#"up{job="a\"b"}"#, "down"]);
-        assert_eq!(batch.series[0].len(), 2);
+        assert_eq!(names(&batch), [r#"up{job="a\"b"}"#, "down"]);
         let values: Vec<_> = batch.values.iter().map(|value| (value.series, value.value)).collect();
         assert_eq!(values, [(0, 1.0), (0, 0.0), (1, 2.5)]);
         assert_eq!(batch.values[2].time.map(|time| time.timestamp_micros()), Some(1_500_000));
@@ -276,10 +375,31 @@ mod tests {
                 ..series(&[], &[(1.0, 1)])
             },
         ]);
-        assert_eq!(batch.faults.keys().copied().collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
-        assert_eq!((batch.values.len(), batch.places[0], batch.samples), (1, 2, 6));
+        let faults: Vec<_> = (0..5).map(|index| batch.series.labels(index).err()).collect();
+        let expected = [
+            Some("it has no label __name__"),
+            Some("two of its labels have the same name"),
+            None,
+            Some("its label __name__ is not the name of a metric"),
+            Some("its labels are not UTF-8"),
+        ];
+        assert_eq!(faults, expected);
+        assert_eq!(names(&batch), ["", "", "a", "", ""]);
+        assert_eq!((batch.places.as_slice(), batch.samples), (&[0, 1, 2, 3, 4][..], 6));
+        assert_eq!(batch.faults.keys().copied().collect::<Vec<_>>(), [2]);
         let partly = &batch.faults[&2];
         assert_eq!((partly.series.as_str(), partly.refused, partly.samples), ("a", 1, 2));
+    }
+
+    #[test]
+    fn the_same_labels_have_the_same_name_in_both_versions() {
+        let one = read(vec![series(&[("__name__", "up"), ("job", "a")], &[(1.0, 1)])]);
+        let symbols = ["", "a", "job", "up", "__name__"].map(Vec::from).to_vec();
+        let samples = vec![Sample { value: 1.0, timestamp: 1 }];
+        let timeseries =
+            vec![TimeSeriesV2 { labels_refs: vec![4, 3, 2, 1], samples, histograms: Vec::new() }];
+        let two = Batch::read(&zipped(&RequestV2 { symbols, timeseries }), Version::Two).unwrap();
+        assert_eq!(format!("{:?}", one.series), format!("{:?}", two.series));
     }
 
     #[test]
@@ -292,7 +412,7 @@ mod tests {
         };
         let timeseries = vec![one(&[1, 2, 3, 4]), one(&[1, 2, 3]), one(&[1, 9])];
         let batch = Batch::read(&zipped(&RequestV2 { symbols, timeseries }), Version::Two).unwrap();
-        assert_eq!(as_promql(&batch.series[0]), "up{job=\"a\"}");
+        assert_eq!(names(&batch), ["up{job=\"a\"}"]);
         assert_eq!((batch.series.len(), batch.histograms), (1, 3));
         assert_eq!(batch.faults.keys().copied().collect::<Vec<_>>(), [1, 2]);
     }
@@ -300,7 +420,10 @@ mod tests {
     #[test]
     fn bodies_that_cannot_be_read_are_refused() {
         let garbage = snap::raw::Encoder::new().compress_vec(b"garbage").unwrap();
-        for body in [&b""[..], b"garbage", &garbage] {
+        let sample = series(&[("__name__", "a")], &[(1.0, 1)]).encode_to_vec();
+        let cut = [&[0x0a, sample.len() as u8 - 1][..], &sample[..sample.len() - 1]].concat();
+        let cut = snap::raw::Encoder::new().compress_vec(&cut).unwrap();
+        for body in [&b""[..], b"garbage", &garbage, &cut] {
             assert!(Batch::read(body, Version::One).is_err(), "{body:?}");
         }
         let bomb = snap::raw::Encoder::new().compress_vec(&vec![0; MAX_BYTES + 1]).unwrap();

@@ -3,13 +3,7 @@
 
 use prost::Message;
 
-/// `prometheus.WriteRequest`, version 1.0.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct WriteRequest {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) timeseries: Vec<TimeSeries>,
-}
-
+/// `prometheus.TimeSeries`, of which a `prometheus.WriteRequest` has many; these are read by [`super::fields`].
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TimeSeries {
     #[prost(message, repeated, tag = "1")]

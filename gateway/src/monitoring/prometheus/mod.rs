@@ -4,6 +4,7 @@
 //! 4xx and repeat what is answered by 5xx or 429, so a request with bad series is answered by 400 when the others are committed.
 
 mod batch;
+mod fields;
 mod messages;
 mod read;
 mod select;
@@ -19,7 +20,7 @@ use axum::{
 use signalbox_metrics::metrics;
 use tokio::task::spawn_blocking;
 
-use self::batch::{Batch, Fault, MAX_BYTES, Version, as_promql, shortened};
+use self::batch::{Batch, Fault, MAX_BYTES, Version};
 pub(super) use self::read::*;
 use super::ingestion::take_series;
 use crate::{
@@ -51,20 +52,20 @@ pub(super) async fn write(
     let version = version(request.headers())?;
     let body = read_body(request).await?;
     let read = spawn_blocking(move || Batch::read(&body, version));
-    let batch = read.await.map_err(|error| Problem::internal(&error))??;
+    let mut batch = read.await.map_err(|error| Problem::internal(&error))??;
     metrics().left_out("not_a_number", batch.not_numbers);
     metrics().left_out("histogram", batch.histograms);
-    let mut refused = batch.faults;
-    let wrong = take_series(&services, &user, &context, (&batch.series, as_promql), &batch.values).await?;
+    let wrong = take_series(&services, &user, &context, &batch.series, &batch.values).await?;
     let written = batch.values.len() - wrong.len();
     let mut samples_of = HashMap::<usize, usize>::new();
     if !wrong.is_empty() {
         batch.places.iter().for_each(|place| *samples_of.entry(*place).or_default() += 1);
     }
+    let mut refused = std::mem::take(&mut batch.faults);
     for (index, reason) in wrong {
         let (place, value) = (batch.places[index], &batch.values[index]);
         let fault = refused.entry(place).or_insert_with(|| Fault {
-            series: shortened(as_promql(&batch.series[value.series])),
+            series: batch.name(value.series),
             reason,
             refused: 0,
             samples: samples_of.get(&place).copied().unwrap_or_default(),

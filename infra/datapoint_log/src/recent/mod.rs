@@ -49,10 +49,51 @@ pub async fn reserve(
     points: &[Point],
     now: DateTime<Utc>,
 ) -> Result<Reserved, sqlx::Error> {
-    let mut given = Given::of(points);
+    let given = Given::of(points);
+    let parts = given.parts();
+    // Most values are sent once, so that one statement does.
+    if reserve_all(pool, batch, &parts, now).await? {
+        return Ok(Reserved { new: given.new_points(), unfinished: Vec::new() });
+    }
+    reserve_new(pool, batch, (given, parts), points, now).await
+}
+
+/// Reserves all `parts`, unless others may have some of their values. Returns whether it has.
+async fn reserve_all(
+    pool: &PgPool,
+    batch: Uuid,
+    parts: &[Part],
+    now: DateTime<Utc>,
+) -> Result<bool, sqlx::Error> {
+    let columns = Columns::of(parts);
+    sqlx::query_scalar(
+        "SELECT ops.reserve_cells($1, $2::bigint[], $3::int[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[],
+                                  $8::bytea[], $9, $10)",
+    )
+    .bind(batch)
+    .bind(locks(parts))
+    .bind(columns.channels)
+    .bind(columns.slots)
+    .bind(columns.first_times)
+    .bind(columns.last_times)
+    .bind(columns.bits)
+    .bind(parts.iter().map(|part| part.row.as_slice()).collect::<Vec<_>>())
+    .bind(now)
+    .bind(now - KEPT)
+    .fetch_one(pool)
+    .await
+}
+
+/// Reserves those of `points`, which are `given` in `parts`, that no other batch has.
+async fn reserve_new(
+    pool: &PgPool,
+    batch: Uuid,
+    (mut given, mut parts): (Given<'_>, Vec<Part>),
+    points: &[Point],
+    now: DateTime<Utc>,
+) -> Result<Reserved, sqlx::Error> {
     let mut others = BTreeSet::new();
     let mut transaction = signalbox_database::begin(pool, BEGIN).await?;
-    let mut parts = given.parts();
     let has_old_rows = lock(&mut transaction, &parts).await?;
     for (id, cell, row) in overlapping(&mut transaction, &parts, now).await? {
         for point in cell.points(&row) {
@@ -82,17 +123,20 @@ pub async fn reserve(
 /// Makes others wait who reserve values of the cells of `parts`. Returns whether processes of the release before have reserved values
 /// in their way.
 async fn lock(connection: &mut PgConnection, parts: &[Part]) -> Result<bool, sqlx::Error> {
-    // In the same order by all.
-    let locks: BTreeSet<i64> = parts.iter().map(|part| lock_of(part.cell)).collect();
     let has_old_rows: Vec<bool> = sqlx::query_scalar(
         "SELECT EXISTS (SELECT FROM ops.recent_values)
            FROM (SELECT pg_advisory_xact_lock(hashtextextended('recent.cells', 0) + n.lock)
                    FROM unnest($1::bigint[]) AS n (lock) OFFSET 0) AS locked",
     )
-    .bind(Vec::from_iter(locks))
+    .bind(locks(parts))
     .fetch_all(connection)
     .await?;
     Ok(has_old_rows.contains(&true))
+}
+
+/// The locks of the cells of `parts`, in the same order by all.
+fn locks(parts: &[Part]) -> Vec<i64> {
+    parts.iter().map(|part| lock_of(part.cell)).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 fn lock_of(cell: Cell) -> i64 {

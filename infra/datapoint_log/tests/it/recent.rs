@@ -111,6 +111,31 @@ async fn values_of_many_cells_are_reserved_and_recognised() {
 }
 
 #[tokio::test]
+async fn values_around_those_of_others_are_new() {
+    let pool = database().await;
+    let given = |times: &[i64], channel| -> Vec<_> {
+        times.iter().map(|time| Point { channel, ..point(*time, 0.5) }).collect()
+    };
+    let second = 1_000_000;
+    // One statement reserves them all, unless they are in the span and among the channels of a row of others.
+    for (number, times, channel) in [
+        (1, vec![10 * second, 20 * second], 1),
+        (2, vec![9 * second, 21 * second, 15 * second], 1),
+        (3, vec![10 * second, 20 * second], 2),
+        (4, vec![15 * second + 1], 1),
+        (5, vec![0, 100 * second], 1),
+    ] {
+        let points = given(&times, channel);
+        let reserved = reserve(&pool, id(number), &points, noon()).await.unwrap();
+        assert_eq!(reserved, Reserved { new: points, unfinished: Vec::new() }, "batch {number}");
+    }
+    let all = given(&[10 * second, 15 * second + 1, 16 * second], 1);
+    let Reserved { new, unfinished } = reserve(&pool, id(6), &all, noon()).await.unwrap();
+    assert_eq!(new, given(&[16 * second], 1));
+    assert_eq!(unfinished.iter().map(|(batch, _)| *batch).collect::<Vec<_>>(), [id(1), id(4)]);
+}
+
+#[tokio::test]
 async fn values_that_the_release_before_has_reserved_are_recognised() {
     let pool = database().await;
     let reserved = "INSERT INTO ops.recent_values (channel, time, value, batch_id, place, reserved_at)
