@@ -6,6 +6,7 @@
 
 mod calls;
 mod idle;
+mod processor_time;
 
 use std::{fs, io, path::PathBuf};
 
@@ -17,7 +18,10 @@ use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal,
 use serde::{Deserialize, Serialize};
 
 use crate::calls::Opening;
-pub use crate::idle::run_in_idle_time;
+pub use crate::{
+    idle::run_in_idle_time,
+    processor_time::{ProcessorClock, worked_from_now},
+};
 
 /// Where libraries lie.
 const SYSTEM: [&str; 5] = ["/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/proc/self"];
@@ -219,6 +223,10 @@ mod tests {
         thread::spawn(|| rustix::process::nice(5).unwrap()).join().unwrap();
         refused(rustix::process::setpriority_user(rustix::process::getuid(), 19).unwrap_err().into());
         thread::spawn(|| run_in_idle_time(None).unwrap()).join().unwrap();
+        // They know how long each of them has worked.
+        let clock = thread::spawn(|| ProcessorClock::of_this_thread().unwrap()).join().unwrap();
+        assert_ne!(clock, ProcessorClock::of_this_thread().unwrap());
+        ProcessorClock::of_this_thread().unwrap().read().unwrap();
         let parent = rustix::process::getppid().unwrap().as_raw_nonzero().get();
         refused(run_in_idle_time(Some(parent)).unwrap_err());
         println!("everything was refused");

@@ -158,8 +158,7 @@ impl<'a> Recognition<'a> {
             add(recognised, page);
         }
         for page in recogniser.left_out() {
-            let seconds = tesseract::PAGE_LIMIT.as_secs();
-            warnings.push(format!("page {page} was left out: it was not recognised within {seconds} s"));
+            warnings.push(tesseract::left_out(page));
         }
         self.begun = 0;
         Ok(Some(recogniser.name()))

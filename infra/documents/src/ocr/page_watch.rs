@@ -1,21 +1,36 @@
 //! The pages that threads recognise, and for how long. A page that takes too long is left out of its document; its thread
 //! cannot be stopped, so another one takes its place.
+//!
+//! The time that the thread was on a processor counts: on a busy machine a page of seconds takes minutes, and is fine.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     time::{Duration, Instant},
 };
 
+/// A page may take so many times its limit on the clock, so that one whose thread does not get to work ends too.
+pub(super) const STALLED: u32 = 4;
+
+/// The time that a thread was on a processor since it began a page.
+pub(super) type Worked = Box<dyn Fn() -> Duration + Send>;
+
+/// A page that a thread works on.
+struct Running {
+    begun: Instant,
+    worked: Worked,
+    /// Before this its time cannot be over.
+    look: Instant,
+}
+
 /// Keeps account of pages and threads; starts and ends nothing itself.
-#[derive(Debug)]
 pub(super) struct PageWatch {
-    /// Time for one page.
+    /// Time on a processor for one page.
     limit: Duration,
     next_ticket: u64,
     /// Pages whose text is awaited, by ticket.
     awaited: BTreeMap<u64, usize>,
-    /// Tickets that a thread works on, and since when.
-    running: HashMap<u64, Instant>,
+    /// Pages that a thread works on, by ticket.
+    running: HashMap<u64, Running>,
     /// Tickets whose time is over, on which a thread still works.
     stuck: HashSet<u64>,
     /// Threads that are not stuck.
@@ -55,8 +70,8 @@ impl PageWatch {
         Some(self.next_ticket)
     }
 
-    pub(super) fn start(&mut self, ticket: u64, at: Instant) {
-        self.running.insert(ticket, at);
+    pub(super) fn start(&mut self, ticket: u64, begun: Instant, worked: Worked) {
+        self.running.insert(ticket, Running { begun, worked, look: begun + self.limit });
     }
 
     /// Whether the page is still awaited.
@@ -68,17 +83,17 @@ impl PageWatch {
         self.awaited.remove(&ticket).is_some()
     }
 
-    /// When the time of a page is over.
+    /// When the time of a page may be over.
     pub(super) fn due(&self) -> Option<Instant> {
-        self.running.values().min().map(|started| *started + self.limit)
+        self.running.values().map(|page| page.look).min()
     }
 
     /// Leaves out the pages whose time is over; `replace` starts a thread in place of a stuck one, if it can.
     pub(super) fn expire(&mut self, now: Instant, mut replace: impl FnMut() -> bool) {
-        let is_over = |started: &Instant| *started + self.limit <= now;
-        let over: Vec<u64> =
-            self.running.iter().filter(|(_, at)| is_over(at)).map(|(ticket, _)| *ticket).collect();
-        for ticket in over {
+        let limit = self.limit;
+        let over =
+            self.running.iter_mut().filter_map(|(ticket, page)| page.is_over(limit, now).then_some(*ticket));
+        for ticket in over.collect::<Vec<u64>>() {
             self.running.remove(&ticket);
             self.stuck.insert(ticket);
             self.left_out.extend(self.awaited.remove(&ticket));
@@ -115,17 +130,77 @@ impl PageWatch {
     }
 }
 
+impl Running {
+    /// Whether its time is over; if not, says when to look again.
+    fn is_over(&mut self, limit: Duration, now: Instant) -> bool {
+        if now < self.look {
+            return false;
+        }
+        let (worked, latest) = ((self.worked)(), self.begun + STALLED * limit);
+        // A thread works no faster than the clock.
+        self.look = (now + limit.saturating_sub(worked)).min(latest);
+        self.look <= now
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    };
+
     use super::*;
 
     const LIMIT: Duration = Duration::from_secs(30);
+
+    /// A thread that never waits.
+    fn busy() -> Worked {
+        Box::new(|| Duration::MAX)
+    }
+
+    /// A thread that has worked for as many seconds as are set.
+    fn counted() -> (Arc<AtomicU64>, Worked) {
+        let seconds = Arc::new(AtomicU64::new(0));
+        let read = seconds.clone();
+        (seconds, Box::new(move || Duration::from_secs(read.load(Ordering::Relaxed))))
+    }
+
+    #[test]
+    fn page_whose_thread_waited_for_a_processor_is_not_left_out() {
+        let (begun, mut watch) = (Instant::now(), PageWatch::new(LIMIT, 1));
+        let (seconds, worked) = counted();
+        let page = watch.admit(7).unwrap();
+        watch.start(page, begun, worked);
+        seconds.store(12, Ordering::Relaxed);
+        watch.expire(begun + LIMIT, || unreachable!("18 s of work are left"));
+        assert_eq!(watch.due(), Some(begun + LIMIT + Duration::from_secs(18)));
+        seconds.store(30, Ordering::Relaxed);
+        watch.expire(begun + LIMIT + Duration::from_secs(17), || unreachable!("it is not looked at yet"));
+        watch.expire(begun + LIMIT + Duration::from_secs(18), || true);
+        assert_eq!(watch.take_left_out(), [7]);
+    }
+
+    #[test]
+    fn page_whose_thread_never_works_is_left_out_in_the_end() {
+        let (begun, mut watch) = (Instant::now(), PageWatch::new(LIMIT, 1));
+        let (_, worked) = counted();
+        let page = watch.admit(2).unwrap();
+        watch.start(page, begun, worked);
+        let mut looks = 0;
+        while let Some(due) = watch.due() {
+            looks += 1;
+            assert!(watch.left_out.is_empty() && due <= begun + STALLED * LIMIT);
+            watch.expire(due, || true);
+        }
+        assert_eq!((looks, watch.take_left_out()), (STALLED, vec![2]));
+    }
 
     #[test]
     fn page_over_its_time_is_left_out_and_its_thread_replaced() {
         let (begun, mut watch) = (Instant::now(), PageWatch::new(LIMIT, 1));
         let (slow, next) = (watch.admit(4).unwrap(), watch.admit(5).unwrap());
-        watch.start(slow, begun);
+        watch.start(slow, begun, busy());
         assert_eq!(watch.due(), Some(begun + LIMIT));
         let mut started = 0;
         watch.expire(begun + LIMIT / 2, || unreachable!("no time is over"));
@@ -134,7 +209,7 @@ mod tests {
             true
         });
         assert_eq!((started, watch.take_left_out()), (1, vec![4]));
-        watch.start(next, begun + LIMIT);
+        watch.start(next, begun + LIMIT, busy());
         assert!(watch.end(next) && watch.is_done());
         assert!(!watch.end(slow), "its text is too late");
         assert_eq!(watch.take_left_out(), Vec::<usize>::new());
@@ -145,7 +220,7 @@ mod tests {
         let (begun, mut watch) = (Instant::now(), PageWatch::new(LIMIT, 1));
         watch.forbid_spares();
         let (slow, waiting) = (watch.admit(1).unwrap(), watch.admit(2).unwrap());
-        watch.start(slow, begun);
+        watch.start(slow, begun, busy());
         watch.expire(begun + LIMIT, || unreachable!("no spare thread is left"));
         assert!(watch.is_done() && !watch.awaits(waiting));
         assert_eq!(watch.admit(3), None);

@@ -9,11 +9,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use signalbox_confinement::run_in_idle_time;
+use signalbox_confinement::{ProcessorClock, run_in_idle_time, worked_from_now};
 use signalbox_pdf::GrayImage;
 use tesseract_rs::{TessPageSegMode, TesseractAPI};
 
-use super::{Recognised, RecognisedWord, Recogniser, Task, hocr, page_watch::PageWatch, paper};
+use super::{
+    Recognised, RecognisedWord, Recogniser, Task, hocr,
+    page_watch::{PageWatch, STALLED, Worked},
+    paper,
+};
 use crate::failure::Failure;
 
 /// Pages whose words are less sure may lie on their side.
@@ -23,8 +27,16 @@ const TURN_CONFIDENCE: f32 = 1.0;
 const ORIENTATION: &str = "osd";
 const STACK_BYTES: usize = 8 << 20;
 
-/// Time for one page on the clock; Tesseract takes seconds for a page of text, and minutes for some drawings.
-pub(super) const PAGE_LIMIT: Duration = Duration::from_secs(30);
+/// Time on a processor for one page; Tesseract takes seconds for a page of text, and minutes for some drawings.
+const PAGE_LIMIT: Duration = Duration::from_secs(30);
+
+/// Why `page` was left out.
+pub(super) fn left_out(page: usize) -> String {
+    let (limit, latest) = (PAGE_LIMIT.as_secs(), (STALLED * PAGE_LIMIT).as_secs());
+    format!(
+        "page {page} was left out: it was not recognised within {limit} s of processor time ({latest} s on the clock)"
+    )
+}
 
 type Answer = Result<Recognised, Failure>;
 
@@ -38,7 +50,7 @@ enum Order {
 
 /// The progress of a pool thread, by ticket.
 enum Event {
-    Started(u64, Instant),
+    Started(u64, Instant, Worked),
     Ended(u64, Answer),
 }
 
@@ -47,7 +59,7 @@ pub(crate) struct Tesseract {
     tessdata: PathBuf,
     languages: Vec<String>,
     threads: usize,
-    /// Time for one page.
+    /// Time on a processor for one page.
     limit: Duration,
     pool: Option<Pool>,
     found: Vec<Recognised>,
@@ -100,8 +112,8 @@ impl Pool {
             None => self.events.recv().map_err(|_| Failure::Crash)?,
         };
         match event {
-            Event::Started(ticket, at) => {
-                self.watch.start(ticket, at);
+            Event::Started(ticket, at, worked) => {
+                self.watch.start(ticket, at, worked);
                 Ok(None)
             }
             Event::Ended(ticket, answer) => Ok(self.watch.end(ticket).then_some(answer)),
@@ -223,6 +235,7 @@ impl Recogniser for Tesseract {
 fn work(orders: &Mutex<Receiver<Order>>, events: &Sender<Event>, tessdata: &Path) {
     // Pages keep every core busy for seconds, so all other work is preferred. A failure is harmless.
     let _ = run_in_idle_time(None);
+    let clock = ProcessorClock::of_this_thread().ok();
     let mut ready: Option<(String, TesseractAPI)> = None;
     let mut orientation = Orientation { tessdata, loaded: None };
     loop {
@@ -237,7 +250,8 @@ fn work(orders: &Mutex<Receiver<Order>>, events: &Sender<Event>, tessdata: &Path
             }
             Err(_) => return,
         };
-        if events.send(Event::Started(ticket, Instant::now())).is_err() {
+        let worked = Box::new(worked_from_now(clock));
+        if events.send(Event::Started(ticket, Instant::now(), worked)).is_err() {
             return;
         }
         if ready.as_ref().is_none_or(|(known, _)| *known != language) {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::future::try_join_all;
-use signalbox_confinement::run_in_idle_time;
+use signalbox_confinement::{ProcessorClock, run_in_idle_time, worked_from_now};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
     process::{Child, ChildStdin, ChildStdout, Command},
@@ -33,8 +33,8 @@ const START: Duration = Duration::from_secs(20);
 /// How long a child that closed its pipe may take to end.
 const END: Duration = Duration::from_secs(2);
 
-/// Most documents are read in this time. One that takes longer, such as a large picture that is prepared for recognition, gives
-/// way to everything that takes milliseconds.
+/// Most documents are read in this time on a processor. One that takes longer, such as a large picture that is prepared for
+/// recognition, gives way to everything that takes milliseconds. One that only waits for a processor does not: it would wait on.
 const QUICK: Duration = Duration::from_millis(250);
 
 /// How often a stopped clock is looked at.
@@ -92,13 +92,17 @@ impl Worker {
         let (clock, id) = (WallClock::start(wall), self.child.id());
         let talk = async {
             let mut talk = pin!(self.talk(job, admission, &clock));
-            match timeout(QUICK, &mut talk).await {
-                Ok(ended) => ended,
-                Err(_) => {
-                    give_way(id);
-                    talk.await
+            let clock = id.and_then(|id| ProcessorClock::of_process(id.cast_signed()).ok());
+            let worked = worked_from_now(clock);
+            let mut left = QUICK;
+            while !left.is_zero() {
+                if let Ok(ended) = timeout(left, &mut talk).await {
+                    return ended;
                 }
+                left = QUICK.saturating_sub(worked());
             }
+            give_way(id);
+            talk.await
         };
         match clock.limit(talk).await {
             Some(Ok(ended)) => Ended::Said(ended),
