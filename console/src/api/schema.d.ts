@@ -1322,7 +1322,7 @@ export interface paths {
         get: operations["get_extraction_job"];
         put?: never;
         post?: never;
-        /** End an extraction job; one that has ended stays as it is. */
+        /** End an extraction job. One that has ended stays as it is, and so does a text that it keeps: `document` says where that is deleted. */
         delete: operations["cancel_extraction_job"];
         options?: never;
         head?: never;
@@ -3623,6 +3623,8 @@ export interface components {
              * @description When it was created.
              */
             created_at: string;
+            /** @description Address of the kept text, which `DELETE` removes there; null when none is kept. */
+            document?: string | null;
             /** @description Why the job failed, or waits for another attempt. */
             error?: string | null;
             /** @description Stable word for that. */
@@ -17037,6 +17039,7 @@ export interface operations {
                      *           "completed_at": null,
                      *           "confidence": null,
                      *           "created_at": "2026-03-01T09:30:00Z",
+                     *           "document": null,
                      *           "error": null,
                      *           "error_code": null,
                      *           "extraction_engine": "auto",
@@ -17070,6 +17073,7 @@ export interface operations {
                      *           "completed_at": null,
                      *           "confidence": null,
                      *           "created_at": "2026-03-01T09:30:00Z",
+                     *           "document": null,
                      *           "error": null,
                      *           "error_code": null,
                      *           "extraction_engine": "auto",
@@ -17106,6 +17110,7 @@ export interface operations {
                      *           "completed_at": null,
                      *           "confidence": null,
                      *           "created_at": "2026-03-01T09:30:00Z",
+                     *           "document": null,
                      *           "error": null,
                      *           "error_code": null,
                      *           "extraction_engine": "auto",
@@ -17139,6 +17144,7 @@ export interface operations {
                      *           "completed_at": null,
                      *           "confidence": null,
                      *           "created_at": "2026-03-01T09:30:00Z",
+                     *           "document": null,
                      *           "error": null,
                      *           "error_code": null,
                      *           "extraction_engine": "auto",
@@ -17642,6 +17648,7 @@ export interface operations {
                      *       "completed_at": null,
                      *       "confidence": null,
                      *       "created_at": "2026-03-01T09:30:00Z",
+                     *       "document": null,
                      *       "error": null,
                      *       "error_code": null,
                      *       "extraction_engine": "auto",
@@ -17757,6 +17764,7 @@ export interface operations {
                      *       "completed_at": null,
                      *       "confidence": null,
                      *       "created_at": "2026-03-01T09:30:00Z",
+                     *       "document": null,
                      *       "error": null,
                      *       "error_code": null,
                      *       "extraction_engine": "auto",
@@ -18089,6 +18097,7 @@ export interface operations {
                      *       "completed_at": null,
                      *       "confidence": null,
                      *       "created_at": "2026-03-01T09:30:00Z",
+                     *       "document": null,
                      *       "error": null,
                      *       "error_code": null,
                      *       "extraction_engine": "auto",
