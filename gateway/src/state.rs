@@ -9,7 +9,7 @@ use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_database::SharedServerClock;
 use signalbox_datapoint_log::IdKey;
-use signalbox_documents::{Documents, FairPlaces};
+use signalbox_documents::{Documents, Extraction, FairPlaces, Searchable};
 use signalbox_messaging::{Bus, Mailbox, Wakeup};
 use signalbox_plugins::Plugins;
 use signalbox_projections::{
@@ -43,6 +43,7 @@ use crate::services::{
     pulse::Pulse,
     readiness::Readiness,
     replica::Database,
+    shared_work::SharedWork,
     shares::{Exports, Shares},
     sso::SingleSignOn,
     wheels::Wheels,
@@ -115,6 +116,10 @@ pub(crate) struct Parts {
     pub(crate) wheels: Wheels,
     /// Places of documents that are being received.
     pub(crate) uploads: FairPlaces,
+    /// Documents that quick calls wait for.
+    pub(crate) reading: SharedWork<Extraction>,
+    /// PDFs that are being made.
+    pub(crate) making: SharedWork<Searchable>,
     /// Places of texts that are being remembered.
     pub(crate) remembering: Arc<Semaphore>,
     /// Every wake-up that reaches this gateway.

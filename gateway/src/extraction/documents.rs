@@ -11,9 +11,12 @@ use signalbox_domain::{
 use signalbox_projections::extraction::{
     Search, SnippetPart,
     documents::{self, DocumentFilter, DocumentHit, DocumentRow},
+    keeping,
     queries::job,
 };
+use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
+use uuid::Uuid;
 
 use crate::{
     answer::{self, Page, StatusOut},
@@ -174,24 +177,57 @@ pub(super) fn check_keeper(user: Option<&CurrentUser>) -> Result<(), Problem> {
     }
 }
 
-/// Refuses to keep more than one user may.
-pub(super) async fn check_room(
-    database: &Database,
-    config: &Config,
-    user: Option<&CurrentUser>,
-) -> Result<(), Problem> {
-    let Some(user) = user else { return Ok(()) };
-    let most = config.extraction.kept_mb_each;
-    let taken = documents::kept_bytes(&database.primary, user.id.0).await?;
-    if taken < i64::from(most) << 20 {
-        return Ok(());
+/// Documents of jobs whose texts a user keeps, which count until the jobs show. Dropped before they are taken in, they count no longer.
+pub(super) struct Keeping {
+    pool: PgPool,
+    jobs: Vec<Uuid>,
+    is_over: bool,
+}
+
+impl Keeping {
+    /// Counts `jobs`, with the sizes of their documents.
+    ///
+    /// # Errors
+    /// 409 when what may be kept for `user` is reached.
+    pub(super) async fn note(
+        database: &Database,
+        config: &Config,
+        user: &CurrentUser,
+        jobs: &[(Uuid, u64)],
+    ) -> Result<Self, Problem> {
+        let most = config.extraction.kept_mb_each;
+        let sizes: Vec<i64> = jobs.iter().map(|(_, size)| i64::try_from(*size).unwrap_or(i64::MAX)).collect();
+        let jobs: Vec<Uuid> = jobs.iter().map(|(id, _)| *id).collect();
+        let limit = i64::from(most) << 20;
+        let Some(taken) = keeping::note(&database.primary, user.id.0, &jobs, &sizes, limit).await? else {
+            return Ok(Self { pool: database.primary.clone(), jobs, is_over: false });
+        };
+        let detail = format!(
+            "Your kept texts, with the places of their blocks, and open jobs take {} MiB of {most} MiB: delete some documents, or \
+             leave keep out.",
+            (taken >> 20).max(i64::from(most)),
+        );
+        Err(Problem::conflict("documents_full", detail))
     }
-    let detail = format!(
-        "Your kept texts, with the places of their blocks, and open jobs take {} MiB of {most} MiB: delete some documents, or leave \
-         keep out.",
-        (taken >> 20).max(i64::from(most)),
-    );
-    Err(Problem::conflict("documents_full", detail))
+
+    /// The jobs were taken in.
+    pub(super) fn taken_in(mut self) {
+        self.is_over = true;
+    }
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let (pool, jobs) = (self.pool.clone(), std::mem::take(&mut self.jobs));
+        tokio::spawn(async move {
+            if let Err(error) = keeping::release(&pool, &jobs).await {
+                tracing::warn!(%error, "documents that were not taken in count for another hour");
+            }
+        });
+    }
 }
 
 impl KeptDocumentOut {

@@ -1,4 +1,4 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json,
@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
-use signalbox_documents::{Extraction, FairPlaces, Options, OutputFormat, Processor, Source};
+use signalbox_documents::{Extraction, Failure, FairPlaces, Options, OutputFormat, Processor, Source};
 use signalbox_texts::{CacheKey, Origin, TextError, Texts};
 use tokio::time::{Instant, timeout_at};
 use utoipa::ToSchema;
@@ -74,7 +74,9 @@ pub(super) struct ExtractOut {
 
 /// A document that was read.
 struct Read {
-    upload: Upload,
+    filename: String,
+    length: u64,
+    sha256: String,
     options: Options,
     extraction: Extraction,
     cached: bool,
@@ -143,32 +145,35 @@ pub(super) fn bare(format: OutputFormat, content: String) -> Response {
 
 async fn read(services: &DocumentServices, caller: &Caller, request: Request) -> Result<Read, Problem> {
     let documents = sandbox(&services.documents)?;
-    let (mut upload, options) = receive(&services.config, &services.uploads, caller, request).await?;
+    let (upload, options) = receive(&services.config, &services.uploads, caller, request).await?;
     if options.processors.contains(&Processor::Llm) {
         return Err(Problem::field("processors", "must not contain llm here: submit a job instead"));
     }
     let begun = Instant::now();
     documents.check(&options)?;
-    let owner = caller.user.as_ref().map(|user| user.id.0);
-    let key = CacheKey::new(owner, &upload.sha256, &upload.filename, &options)
-        .map_err(|error| Problem::internal(&error))?;
+    let Upload { mut bytes, length, filename, sha256, form: _ } = upload;
+    let key = caller.cache_key(&sha256, &filename, &options)?;
     let known = services.texts.recall(&key).await.unwrap_or_else(|error| {
         tracing::warn!(%error, "a remembered text was not read");
         None
     });
     let milliseconds = || u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-    if let Some(extraction) = known {
-        return Ok(Read { upload, options, extraction, cached: true, milliseconds: milliseconds() });
-    }
-    let source = Source {
-        bytes: &mut upload.bytes,
-        length: upload.length,
-        name: &upload.filename,
-        share: caller.share(),
+    let (cached, extraction) = match known {
+        Some(extraction) => (true, extraction),
+        None => {
+            let (documents, services) = (documents.clone(), services.clone());
+            let (name, share, network) = (filename.clone(), caller.share(), caller.stranger);
+            let (shared, work_key, options) = (services.reading.clone(), key.clone(), options.clone());
+            let work = move || async move {
+                let source = Source { bytes: &mut bytes, length, name: &name, share };
+                let extraction = documents.extract(source, &options, &mut |_, _| {}).await?;
+                remember(&services, network, key, &options, &extraction).await;
+                Ok::<_, Failure>(extraction)
+            };
+            (false, Arc::unwrap_or_clone(shared.run((caller.share(), work_key), work).await?))
+        }
     };
-    let extraction = documents.extract(source, &options, &mut |_, _| {}).await?;
-    remember(services, caller.stranger, key, &options, &extraction).await;
-    Ok(Read { upload, options, extraction, cached: false, milliseconds: milliseconds() })
+    Ok(Read { filename, length, sha256, options, extraction, cached, milliseconds: milliseconds() })
 }
 
 /// A document, and what is asked for.
@@ -253,13 +258,13 @@ async fn store(
 }
 
 fn out(clock: &Clock, created_at: DateTime<Utc>, read: Read) -> ExtractOut {
-    let Read { upload, options, extraction, cached, milliseconds } = read;
+    let Read { filename, length, sha256, options, extraction, cached, milliseconds } = read;
     ExtractOut {
         id: clock.new_id().to_string(),
         status: "completed",
-        filename: upload.filename,
+        filename,
         mime_type: extraction.mime_type,
-        size_bytes: upload.length,
+        size_bytes: length,
         output_format: options.output_format.as_str(),
         content: extraction.content,
         error: None,
@@ -274,7 +279,7 @@ fn out(clock: &Clock, created_at: DateTime<Utc>, read: Read) -> ExtractOut {
         pages_ocred: extraction.pages_ocred,
         processors_applied: extraction.processors_applied,
         warnings: extraction.warnings,
-        sha256: upload.sha256,
+        sha256,
         cached,
     }
 }

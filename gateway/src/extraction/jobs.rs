@@ -99,6 +99,8 @@ pub(crate) struct ExtractionJobOut {
     result_expires_at: Option<DateTime<Utc>>,
     /// Whether the text is kept until its owner deletes the document, and can be searched.
     kept: bool,
+    /// Address of the kept text, which `DELETE` removes there; null when none is kept.
+    document: Option<String>,
     /// Whether the document is kept, so that its pages can be looked at.
     input_kept: bool,
 }
@@ -249,7 +251,8 @@ pub(super) async fn get(
     Ok(answer::resource(row.version, &ExtractionJobOut::new(&config, &row, text)))
 }
 
-/// End an extraction job; one that has ended stays as it is. With `remove`, delete one that has ended, with its document and its
+/// End an extraction job. One that has ended stays as it is, and so does a text that it keeps: `document` says where that is deleted.
+/// With `remove`, delete one that has ended, with its document and its
 /// text: the log keeps it, and with `at` it is shown as it was.
 #[utoipa::path(delete, path = "/api/v1/jobs/{id}", tag = "extraction jobs", security((), ("jwt" = [])), params(("id" = String, Path,), RemovalParams), operation_id = "cancel_extraction_job",
     responses((status = 200, body = ExtractionJobOut), (status = 204, description = "With `remove`, the job is deleted"), (status = 401, body = ProblemOut), (status = 404, body = JobNotFoundOut), (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
@@ -444,6 +447,7 @@ impl ExtractionJobOut {
             result_expires_at: completed_at.filter(|_| row.result_kept).map(|at| at + keep),
             input_kept: row.input_kept,
             kept: row.kept,
+            document: row.kept.then(|| format!("/api/v1/documents/{}", row.id)),
         }
     }
 }

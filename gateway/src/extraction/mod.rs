@@ -21,7 +21,8 @@ use axum::{
 };
 use signalbox_clock::Clock;
 use signalbox_config::Config;
-use signalbox_documents::{Documents, Failure, FairPlaces, Place, Share, Sizes};
+use signalbox_documents::{Documents, Failure, FairPlaces, Options, Place, Share, Sizes};
+use signalbox_texts::CacheKey;
 use tokio::time::timeout;
 use utoipa_axum::routes;
 
@@ -137,6 +138,12 @@ impl Caller {
             (Some(user), _) => Share::user(user.id),
             (None, None) => Share::operator(),
         }
+    }
+
+    /// Identifies the text of a document for this caller, and work on it that is under way.
+    fn cache_key(&self, sha256: &str, filename: &str, options: &Options) -> Result<CacheKey, Problem> {
+        let owner = self.user.as_ref().map(|user| user.id.0);
+        CacheKey::new(owner, sha256, filename, options).map_err(|error| Problem::internal(&error))
     }
 
     /// Whether a callback of `request` may not go to this machine itself: without a login only a caller that is on this

@@ -1,7 +1,5 @@
 //! Documents become PDFs whose recognised words can be found, selected and copied.
 
-use std::sync::Arc;
-
 use axum::{
     body::Body,
     extract::{Request, State},
@@ -11,12 +9,19 @@ use axum::{
 use futures::StreamExt;
 use serde::Deserialize;
 use signalbox_config::Config;
-use signalbox_documents::{Documents, FairPlaces, OcrEngine, Searchable, Share, Source};
+use signalbox_documents::{FairPlaces, OcrEngine, Searchable, Share, Source};
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 use tokio_util::io::ReaderStream;
 use utoipa::{IntoParams, ToSchema};
 
-use super::{Caller, extract::receive, sandbox, upload, upload_place};
+use super::{
+    Caller,
+    extract::receive,
+    sandbox,
+    services::DocumentServices,
+    upload::{self, Upload},
+    upload_place,
+};
 use crate::{
     answer::attachment,
     problem::{Problem, ProblemOut},
@@ -64,28 +69,28 @@ pub(super) struct PagesIn {
         (status = 415, body = ProblemOut), (status = 422, body = ProblemOut), (status = 503, body = ProblemOut),
         (status = 504, body = ProblemOut)))]
 pub(super) async fn searchable_pdf(
-    State(config): State<Arc<Config>>,
-    State(uploads): State<FairPlaces>,
-    State(documents): State<Option<Documents>>,
+    State(services): State<DocumentServices>,
     caller: Caller,
     request: Request,
 ) -> Result<Response, Problem> {
-    let documents = sandbox(&documents)?;
-    let (mut upload, options) = receive(&config, &uploads, &caller, request).await?;
+    let DocumentServices { config, documents, making, uploads, .. } = services;
+    let documents = sandbox(&documents)?.clone();
+    let (upload, options) = receive(&config, &uploads, &caller, request).await?;
     if options.ocr_engine == OcrEngine::None {
         return Err(Problem::field(
             "ocr_engine",
             "must not be none here: without recognition no word is added",
         ));
     }
-    let source = Source {
-        bytes: &mut upload.bytes,
-        length: upload.length,
-        name: &upload.filename,
-        share: caller.share(),
+    let Upload { mut bytes, length, filename, sha256, form: _ } = upload;
+    let (key, share) = (caller.cache_key(&sha256, &filename, &options)?, caller.share());
+    let (name, holder) = (filename.clone(), share.clone());
+    let work = move || async move {
+        let source = Source { bytes: &mut bytes, length, name: &name, share: holder };
+        documents.make_searchable(source, &options).await
     };
-    let made = documents.make_searchable(source, &options).await?;
-    respond(&config, &uploads, &caller.share(), &upload.filename, made).await
+    let made = making.run((share.clone(), key), work).await?;
+    respond(&config, &uploads, &share, &filename, &made).await
 }
 
 async fn respond(
@@ -93,7 +98,7 @@ async fn respond(
     uploads: &FairPlaces,
     share: &Share,
     filename: &str,
-    made: Searchable,
+    made: &Searchable,
 ) -> Result<Response, Problem> {
     let Searchable { pdf, pages_ocred, warnings, .. } = made;
     let length = pdf.len();
@@ -114,14 +119,14 @@ async fn respond(
 }
 
 /// A large PDF lies on disk while the client takes it, which may be slow, and holds a place like a file that is received.
-async fn body(config: &Config, uploads: &FairPlaces, share: &Share, pdf: Vec<u8>) -> Result<Body, Problem> {
+async fn body(config: &Config, uploads: &FairPlaces, share: &Share, pdf: &[u8]) -> Result<Body, Problem> {
     if pdf.len() <= upload::SMALL {
-        return Ok(Body::from(pdf));
+        return Ok(Body::from(pdf.to_vec()));
     }
     let place = upload_place(config, uploads, share).await?;
     let mut file = upload::open(config).await?;
     let written = async {
-        file.write_all(&pdf).await?;
+        file.write_all(pdf).await?;
         file.flush().await?;
         file.rewind().await
     };

@@ -6,7 +6,7 @@ use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_database::SharedServerClock;
-use signalbox_documents::{Documents, FairPlaces};
+use signalbox_documents::{Documents, Extraction, FairPlaces, Searchable};
 use signalbox_sealing::Sealer;
 use signalbox_texts::Texts;
 use tokio::sync::Semaphore;
@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use crate::{
     context_services::services,
     idempotency::Repetitions,
-    services::{limits::Limiter, replica::Database},
+    services::{limits::Limiter, replica::Database, shared_work::SharedWork},
     staged::Staging,
 };
 
@@ -27,6 +27,8 @@ services! {
         database: Database,
         documents: Option<Documents>,
         limiter: Arc<Limiter>,
+        making: SharedWork<Searchable>,
+        reading: SharedWork<Extraction>,
         remembering: Arc<Semaphore>,
         sealer: Sealer,
         server_clock: SharedServerClock,

@@ -19,7 +19,8 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use super::{
-    Caller, documents,
+    Caller,
+    documents::{self, Keeping},
     extract::query,
     jobs::actor,
     options::{self, ExtractionJobIn, ExtractionJobsIn, JobOptionsIn, OptionsIn, Pairs},
@@ -249,14 +250,15 @@ async fn submit_all(
     };
     let ids: Vec<_> = (0..documents.len()).map(id).collect();
     check_room(&services.database, &services.config, &ids).await?;
-    if request.keeps_text {
-        documents::check_room(&services.database, &services.config, caller.user.as_ref()).await?;
-    }
-    if let Some(coming) = form.coming {
-        let sizes = documents.iter().map(|document| document.size);
-        coming.note(&ids.iter().copied().zip(sizes).collect::<Vec<_>>()).await?;
-    }
     let user = caller.user.as_ref();
+    let sizes: Vec<_> = ids.iter().copied().zip(documents.iter().map(|document| document.size)).collect();
+    let keeping = match user.filter(|_| request.keeps_text) {
+        Some(user) => Some(Keeping::note(&services.database, &services.config, user, &sizes).await?),
+        None => None,
+    };
+    if let Some(coming) = form.coming {
+        coming.note(&sizes).await?;
+    }
     let secret = match &request.callback {
         Some(CallbackRequest { secret: None, .. }) => Some(context.secret(&services.repetitions).await?),
         _ => None,
@@ -269,6 +271,9 @@ async fn submit_all(
     let submissions: Vec<_> = submissions.collect();
     let submitted: Vec<(Written, ExtractionSubmittedOut)> =
         stream::iter(submissions).buffered(CONCURRENT).try_collect().await?;
+    if let Some(keeping) = keeping {
+        keeping.taken_in();
+    }
     let unseen = submitted.iter().find_map(|(written, _)| written.unseen);
     let repeated = submitted.iter().all(|(written, _)| written.repeated);
     let mut jobs: Vec<_> = submitted.into_iter().map(|(_, out)| out).collect();

@@ -20,6 +20,7 @@ pub(crate) mod pulse;
 pub(crate) mod readiness;
 pub(crate) mod replica;
 pub(crate) mod series_ids;
+pub(crate) mod shared_work;
 pub(crate) mod shares;
 pub(crate) mod sso;
 pub(crate) mod wheels;

@@ -59,10 +59,12 @@ pub enum Failure {
         message: String,
     },
     /// It took too long.
-    #[error("the time limit of {seconds} s was reached: split the document, or leave recognition out")]
+    #[error("the time limit of {seconds} s was reached: {advice}")]
     Timeout {
         /// The limit.
         seconds: u64,
+        /// The remedy.
+        advice: String,
     },
     /// The parser crashed on the document.
     #[error("the document made its parser fail, which harmed nothing else: it is probably damaged")]
@@ -84,6 +86,11 @@ impl Failure {
             Self::Timeout { .. } => "time_limit",
             Self::Crash => "parser_failed",
         }
+    }
+
+    /// Nothing came within `seconds`; `advice` says what to do.
+    pub(crate) fn timeout(seconds: u64, advice: &str) -> Self {
+        Self::Timeout { seconds, advice: advice.to_owned() }
     }
 
     /// A file that is damaged in the way that `message` says.

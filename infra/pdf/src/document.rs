@@ -3,7 +3,7 @@ use std::{
     ffi::{c_int, c_void},
 };
 
-use crate::{Library, Page, PdfError};
+use crate::{Library, Page, PdfError, info};
 
 /// `FPDF_ERR_PASSWORD` of `fpdfview.h`.
 const ERROR_PASSWORD: u64 = 4;
@@ -19,7 +19,7 @@ pub struct Document<'a> {
     pages: usize,
     pub(crate) form: Form<'a>,
     /// PDFium reads from these while the document is open.
-    _bytes: Vec<u8>,
+    bytes: Vec<u8>,
 }
 
 /// The metadata of a PDF.
@@ -47,7 +47,7 @@ impl<'a> Document<'a> {
         let pages = unsafe { library.calls.FPDF_GetPageCount(handle) };
         let handle = handle.cast();
         let form = Form { library, document: handle, opened: OnceCell::new() };
-        Ok(Self { library, handle, pages: usize::try_from(pages).unwrap_or(0), form, _bytes: bytes })
+        Ok(Self { library, handle, pages: usize::try_from(pages).unwrap_or(0), form, bytes })
     }
 
     /// How many pages there are.
@@ -66,7 +66,13 @@ impl<'a> Document<'a> {
 
     /// The document's metadata.
     pub fn metadata(&self) -> Metadata {
-        Metadata { title: self.entry("Title"), author: self.entry("Author"), subject: self.entry("Subject") }
+        let found = Metadata {
+            title: self.entry("Title"),
+            author: self.entry("Author"),
+            subject: self.entry("Subject"),
+        };
+        // PDFium forgets where they are when it mends a damaged table of objects.
+        if found == Metadata::default() { info::find(&self.bytes) } else { found }
     }
 
     fn entry(&self, name: &str) -> String {

@@ -23,6 +23,7 @@ mod document;
 mod error;
 mod frame;
 mod gaps;
+mod info;
 mod layer;
 mod library;
 mod objects;

@@ -62,6 +62,8 @@ pub struct Objects {
     pub shapes: Vec<Shape>,
     /// Where images are.
     pub images: Vec<Area>,
+    /// Pixels per inch of the finest image; 0 without any.
+    pub finest_dpi: f32,
     /// Whether there is anything to see, be it text drawn as shapes.
     pub is_visible: bool,
 }
@@ -80,7 +82,11 @@ pub(crate) fn read(page: &Page<'_>) -> Objects {
         match kind {
             TEXT => {}
             PATH if found.rules.len() < MAX_RULES => path(calls, page, object, &mut found),
-            IMAGE => found.images.extend(area_of(calls, page, object)),
+            IMAGE => {
+                let Some(area) = area_of(calls, page, object) else { continue };
+                found.finest_dpi = found.finest_dpi.max(dpi_of(calls, object, &area));
+                found.images.push(area);
+            }
             _ => {}
         }
     }
@@ -94,6 +100,16 @@ fn area_of(calls: &dyn PdfiumLibraryBindings, page: &Page<'_>, object: *mut c_vo
         calls.FPDFPageObj_GetBounds(object.cast(), &mut left, &mut bottom, &mut right, &mut top) != 0
     };
     known.then(|| page.frame.seen_area((left, bottom), (right, top)))
+}
+
+/// Pixels per inch of the image at `area`; 0 if that is not known.
+fn dpi_of(calls: &dyn PdfiumLibraryBindings, object: *mut c_void, area: &Area) -> f32 {
+    let (mut width, mut height) = (0, 0);
+    // SAFETY: the image belongs to the open page; the targets live through the call.
+    let known = unsafe { calls.FPDFImageObj_GetImagePixelSize(object.cast(), &mut width, &mut height) != 0 };
+    let inches = area.width() * area.height() / (72.0 * 72.0);
+    // However it is turned.
+    if known && inches > 0.0 { (width as f32 * height as f32 / inches).sqrt() } else { 0.0 }
 }
 
 /// A thin shape is a rule; of another one that is stroked, each straight side is.

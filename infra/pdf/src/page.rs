@@ -14,8 +14,8 @@ const IN_COLOUR: c_int = 0x01 | 0x10;
 /// `FLAT_NORMALDISPLAY` and `FLATTEN_SUCCESS` of `fpdf_flatten.h`.
 const AS_SHOWN: c_int = 0;
 const FLATTENED: c_int = 1;
-/// A page cannot be larger than PDF 1.7 allows, in points.
-const MAX_SIDE: f32 = 14_400.0;
+/// Pixels of a side: programs that look at pictures count with 16 bits.
+const MAX_SIDE: f64 = 32_000.0;
 
 /// A page of an open PDF.
 pub struct Page<'a> {
@@ -108,22 +108,18 @@ impl<'a> Page<'a> {
         objects::read(self)
     }
 
-    /// The page as a picture at `dpi`, or at less if it would have more than `max_pixels`.
+    /// The page as a picture at `dpi`, or at less if it would have more than `max_pixels`, or more than others can count.
     ///
     /// # Errors
     /// [`PdfError::Draw`].
     pub fn draw(&self, dpi: u32, max_pixels: u32) -> Result<GrayImage, PdfError> {
         let failed = || PdfError::Draw(self.index + 1);
-        let (width, height) = (self.frame.width.min(MAX_SIDE), self.frame.height.min(MAX_SIDE));
-        let area = f64::from(width) * f64::from(height) / (72.0 * 72.0);
-        if !(area.is_finite() && area > 0.0) {
-            return Err(failed());
-        }
-        let dpi = f64::from(dpi).min((f64::from(max_pixels) / area).sqrt());
-        let pixels = |points: f32| ((f64::from(points) * dpi / 72.0).round() as i32).max(1);
+        let (width, height) = (self.frame.width, self.frame.height);
+        let dpi = fitting(dpi, (width, height), max_pixels).ok_or_else(failed)?;
+        let pixels = |points: f32| ((f64::from(points) * f64::from(dpi) / 72.0).round() as i32).max(1);
         let (width, height) = (pixels(width), pixels(height));
         let pixels = self.bitmap((width, height), GRAY, IN_GRAY).ok_or_else(failed)?;
-        Ok(GrayImage { width: width as u32, height: height as u32, pixels, dpi: dpi.round() as u32 })
+        Ok(GrayImage { width: width as u32, height: height as u32, pixels, dpi })
     }
 
     /// The page in colours, `width` pixels wide, or less if it would be more than three times as high.
@@ -164,6 +160,18 @@ impl<'a> Page<'a> {
     }
 }
 
+/// Pixels per inch, at most `dpi`, at which a page fits. A whole number, because places are computed from it.
+fn fitting(dpi: u32, (width, height): (f32, f32), max_pixels: u32) -> Option<u32> {
+    let inches = |points: f32| f64::from(points) / 72.0;
+    let (area, longest) = (inches(width) * inches(height), inches(width.max(height)));
+    if !(area.is_finite() && area > 0.0) {
+        return None;
+    }
+    let most = (f64::from(max_pixels) / area).sqrt().min(MAX_SIDE / longest);
+    // At one pixel per inch nothing can be read.
+    (most >= 1.0).then(|| dpi.min(most as u32))
+}
+
 pub(crate) fn frame(document: &Document<'_>, page: *mut c_void) -> Frame {
     let calls = &document.library.calls;
     // SAFETY: the page is open; the type of the rectangle, which has no public name, is plain floats.
@@ -190,6 +198,19 @@ impl Drop for Page<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_pages_are_drawn_with_fewer_pixels_per_inch() {
+        let sheet = (595.0, 842.0);
+        assert_eq!(fitting(300, sheet, 100_000_000), Some(300));
+        assert_eq!(fitting(300, sheet, 2_175_000), Some(150));
+        // 200 inches each way, and a strip of that length.
+        assert_eq!(fitting(300, (14_400.0, 14_400.0), 10_000_000), Some(15));
+        assert_eq!(fitting(300, (14_400.0, 72.0), 100_000_000), Some(160));
+        assert_eq!(fitting(300, (1e7, 1e7), 100_000_000), None);
+        assert_eq!(fitting(300, (f32::NAN, 100.0), 100_000_000), None);
+        assert_eq!(fitting(300, (0.0, 100.0), 100_000_000), None);
+    }
 
     #[test]
     fn places_are_as_a_reader_sees_them() {

@@ -12,7 +12,7 @@ const LARGEST_PART: u64 = 16;
 
 /// The inputs of a text: bytes, options, the version of this program, and the kind of name, which distinguishes kinds
 /// of plain text. Also the principal of the entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct CacheKey(String);
 
 impl CacheKey {

@@ -182,22 +182,6 @@ impl DocumentHit {
     }
 }
 
-/// Bytes of all texts that are kept for `owner`, with the places of their blocks. Of jobs that have not ended, their document counts.
-///
-/// # Errors
-/// The database's error.
-#[boxed]
-pub async fn kept_bytes(pool: &PgPool, owner: Uuid) -> Result<i64, sqlx::Error> {
-    sqlx::query_scalar(
-        "SELECT (SELECT coalesce(sum(result_size), 0) FROM read.extraction_jobs WHERE kept AND owner_id = $1)::bigint
-              + (SELECT coalesce(sum(size), 0) FROM read.extraction_jobs
-                  WHERE due_at IS NOT NULL AND owner_id = $1 AND options ->> 'keep' = 'true')::bigint",
-    )
-    .bind(owner)
-    .fetch_one(pool)
-    .await
-}
-
 /// Documents whose text is not in the index, or in an earlier form, the oldest first, of those that were submitted at or after `since`.
 ///
 /// # Errors

@@ -3,6 +3,7 @@
 pub mod anonymous;
 pub mod documents;
 mod fold;
+pub mod keeping;
 mod past;
 pub mod queries;
 mod rows;

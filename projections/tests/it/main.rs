@@ -9,6 +9,7 @@ mod history_firmware;
 mod history_plugins;
 mod history_webhooks;
 mod identity;
+mod keeping;
 mod kinds;
 mod lease;
 mod monitoring;

@@ -2,7 +2,10 @@
 
 use chrono::TimeDelta;
 use signalbox_clock::Clock;
-use signalbox_projections::{extraction::anonymous, transfer::queries::forget_old_legs};
+use signalbox_projections::{
+    extraction::{anonymous, keeping},
+    transfer::queries::forget_old_legs,
+};
 
 use crate::world::World;
 
@@ -20,6 +23,8 @@ async fn notes_are_kept_while_sweeps_lag_behind_postgresql() {
          VALUES (gen_random_uuid(), 'upload', 1, now() - interval '8 days')",
         "INSERT INTO ops.anonymous_jobs (job_id, network, size, noted_at)
          VALUES (gen_random_uuid(), '192.0.2.1', 1, now() - interval '2 hours')",
+        "INSERT INTO ops.keeping_jobs (job_id, owner_id, size, noted_at)
+         VALUES (gen_random_uuid(), gen_random_uuid(), 1, now() - interval '2 hours')",
     ] {
         sqlx::query(sql).execute(pool).await.unwrap();
     }
@@ -27,8 +32,15 @@ async fn notes_are_kept_while_sweeps_lag_behind_postgresql() {
     let lagging = now - TimeDelta::days(2);
     forget_old_legs(pool, lagging).await.unwrap();
     anonymous::forget(pool, lagging).await.unwrap();
-    assert_eq!((count(&world, "transfer_legs").await, count(&world, "anonymous_jobs").await), (1, 1));
+    keeping::forget(pool, lagging).await.unwrap();
+    const TABLES: [&str; 3] = ["transfer_legs", "anonymous_jobs", "keeping_jobs"];
+    for table in TABLES {
+        assert_eq!(count(&world, table).await, 1, "{table}");
+    }
     forget_old_legs(pool, now).await.unwrap();
     anonymous::forget(pool, now).await.unwrap();
-    assert_eq!((count(&world, "transfer_legs").await, count(&world, "anonymous_jobs").await), (0, 0));
+    keeping::forget(pool, now).await.unwrap();
+    for table in TABLES {
+        assert_eq!(count(&world, table).await, 0, "{table}");
+    }
 }

@@ -7,7 +7,7 @@ use signalbox_domain::{
 };
 use signalbox_messaging::Wakeup;
 use signalbox_projections::extraction::{
-    ExtractionJobRow, anonymous,
+    ExtractionJobRow, anonymous, keeping,
     queries::{expired_results, lost_jobs, spent_inputs},
 };
 use uuid::Uuid;
@@ -114,10 +114,11 @@ impl Worker for TextSweep {
     }
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
-        // One text that cannot be removed must not stop the count of bytes that anonymous callers are charged with.
+        // One text that cannot be removed must not stop the counts of bytes that callers are charged with.
         let texts = context.texts.forget().await;
         if let Some(now) = context.sweep_time().await? {
             anonymous::forget(&context.pool, now).await?;
+            keeping::forget(&context.pool, now).await?;
         }
         texts?;
         Ok(false)

@@ -69,9 +69,12 @@ impl Engine for PdfEngine {
                 Ok(page) => {
                     let content = content(&page, index, recognition.is_enabled())?;
                     if content.needs_recognition {
-                        let task =
-                            Task { page: index + 1, image: page.draw(recognition.dpi(), input.max_pixels)? };
-                        recognition.begin(task)?;
+                        let pixels = recognition.pixels(page.width(), page.height(), content.finest_dpi);
+                        match page.draw(recognition.dpi(), pixels.min(input.max_pixels)) {
+                            Ok(image) => recognition.begin(Task { page: index + 1, image })?,
+                            // The others may be read.
+                            Err(error) => warnings.push(error.to_string()),
+                        }
                     }
                     if content.is_cut {
                         warnings.push(format!(
@@ -103,6 +106,8 @@ impl Engine for PdfEngine {
 struct PageReading {
     page: PageContent,
     needs_recognition: bool,
+    /// Pixels per inch of the finest image.
+    finest_dpi: f32,
     /// Whether words were left out.
     is_cut: bool,
 }
@@ -139,7 +144,7 @@ fn content(page: &Page<'_>, index: usize, may_recognise: bool) -> Result<PageRea
     if !needs_recognition {
         page.find_figures(&objects.shapes);
     }
-    Ok(PageReading { page, needs_recognition, is_cut })
+    Ok(PageReading { page, needs_recognition, finest_dpi: objects.finest_dpi, is_cut })
 }
 
 /// Comments that the page does not show: many repeat what they mark.

@@ -14,6 +14,8 @@ const SPLIT: f32 = 0.4;
 /// The usual gap between two columns of text is at least this wide, in sizes of the font: in a few rows, spaces between words
 /// may stand below each other, too. Numbers may be closer.
 const APART: f32 = 1.0;
+/// Width that a few rows leave, at least, of the strip between two columns.
+const NARROWED: f32 = 0.1;
 /// How many of the rows may have cells that lie over two columns.
 const IRREGULAR: f32 = 0.12;
 /// How many of them have to be regular for columns to mean something.
@@ -195,7 +197,16 @@ pub(super) fn columns(rows: &[Row<'_>]) -> Vec<Column> {
     if (regular.len() as f32) < REGULAR * count as f32 {
         return Vec::new();
     }
-    let mut columns = covered(&regular, 0, SPLIT * size);
+    let mut columns = covered(&regular, 0, NARROWED * size);
+    for index in (1..columns.len()).rev() {
+        let (from, to) = (columns[index - 1].1, columns[index].0);
+        // A strip of all rows but a few, such as a head that is wider than its numbers, is one, however narrow they make it.
+        let is_known = rough.windows(2).any(|pair| pair[0].1 <= from && to <= pair[1].0);
+        if to - from < SPLIT * size && !is_known {
+            let (_, right) = columns.remove(index);
+            columns[index - 1].1 = right;
+        }
+    }
     for index in (1..columns.len()).rev() {
         let edge = (columns[index - 1].1 + columns[index].0) / 2.0;
         if !is_between(&regular, edge, size) {

@@ -14,6 +14,8 @@ const LINES: usize = 4;
 /// How much of a column its lines fill on average, at least, and how many letters they have: cells of tables do not.
 const FILLED: f32 = 0.55;
 const LETTERS: usize = 14;
+/// Lines on both sides of a gutter whose baselines usually differ by more, in sizes of the font, are not cells of one table.
+const UNLEVEL: f32 = 0.1;
 /// Lines beside a picture for text to run around it.
 const BESIDE: usize = 2;
 /// Columns within columns.
@@ -121,7 +123,12 @@ fn is_inside(area: &Area, table: &Area) -> bool {
 fn text_gutter(pieces: &[Piece], gutters: &mut Gutters) -> (Option<f32>, Vec<Area>) {
     let all: Vec<&Piece> = pieces.iter().collect();
     let mut gutter = find_gutter(&all, gutters);
-    let tables = gutter.map_or_else(Vec::new, |gutter| aligned::across(&lines_of(&all), gutter));
+    let mut tables = gutter.map_or_else(Vec::new, |gutter| aligned::across(&lines_of(&all), gutter));
+    tables.retain(|table| {
+        let within = |line: &&Line| is_inside(&line.area, table);
+        let lines: Vec<&Line> = lines_of(&all).into_iter().filter(within).collect();
+        !gutter.is_some_and(|gutter| is_unlevel(&lines, gutter))
+    });
     if !tables.is_empty() {
         // The strip may have been that between two columns of the table.
         let is_text = |piece: &&Piece| !tables.iter().any(|table| is_inside(&piece.area(), table));
@@ -159,15 +166,17 @@ fn find_gutter(pieces: &[&Piece], gutters: &Gutters) -> Option<f32> {
     }
     let size = median(lines.iter().map(|line| line.size));
     let least = GUTTER.max(size * GUTTER_SIZES);
-    let mut best: Option<(f32, f32)> = None;
+    // A strip beside which lines are not level, such as that between a table and text, before one within the table; then the widest.
+    let mut best: Option<(f32, (bool, f32))> = None;
     for allowed in [0, lines.len() as u32 / 10, lines.len() as u32 / 4] {
         for (from, to) in strips(&cover, allowed, least) {
             let middle = left + (from + to) / 2.0;
             let known = gutters.0.iter().any(|gutter| (gutter - middle).abs() < size);
-            if is_between_columns(pieces, &lines, middle, known)
-                && best.is_none_or(|(_, widest)| to - from > widest)
-            {
-                best = Some((middle, to - from));
+            if is_between_columns(pieces, &lines, middle, known) {
+                let merit = (is_unlevel(&lines, middle), to - from);
+                if best.is_none_or(|(_, most)| merit > most) {
+                    best = Some((middle, merit));
+                }
             }
         }
         if best.is_some() {
@@ -175,6 +184,24 @@ fn find_gutter(pieces: &[&Piece], gutters: &Gutters) -> Option<f32> {
         }
     }
     best.map(|(middle, _)| middle)
+}
+
+/// Whether the lines left and right of `gutter` are set independently of each other.
+fn is_unlevel(lines: &[&Line], gutter: f32) -> bool {
+    let mut right: Vec<f32> =
+        lines.iter().filter(|line| line.area.left >= gutter).map(|line| line.baseline).collect();
+    right.sort_by(f32::total_cmp);
+    let left = lines.iter().filter(|line| line.area.right <= gutter);
+    let distances: Vec<f32> = left
+        .filter_map(|line| {
+            let at = right.partition_point(|baseline| *baseline < line.baseline);
+            let beside = [at.checked_sub(1), Some(at)].into_iter().flatten().filter_map(|at| right.get(at));
+            let nearest = beside.map(|baseline| (baseline - line.baseline).abs()).reduce(f32::min)?;
+            let distance = nearest / line.size.max(1.0);
+            (distance < 1.0).then_some(distance)
+        })
+        .collect();
+    distances.len() >= LINES && median(distances.into_iter()) > UNLEVEL
 }
 
 /// Strips of at least `least` points that at most `allowed` lines cross.
@@ -254,6 +281,47 @@ District of the western lakes       143,700    139,500    11,800
         let gutter = find_gutter(&pieces.iter().collect::<Vec<_>>(), &Gutters::default());
         assert!(gutter.is_some(), "its columns look like columns of text");
         assert_eq!(texts(sketch).len(), 1);
+    }
+
+    #[test]
+    fn text_beside_a_table_is_no_column_of_it() {
+        let table = "
+Maine        1,227.9    1,274.9       3.8
+New York    17,990.5   18,976.5       5.5
+Vermont        562.8      608.8       8.2
+Texas       16,986.5   20,851.8      22.8
+Ohio        10,847.1   11,353.1       4.7
+Oregon       2,842.3    3,421.4      20.4
+";
+        let text = "
+                                               the census counts all people
+                                               in the state it finds, be it
+                                               where they were born or not;
+                                               all others are away for some
+                                               months are counted at home,
+                                               and so are all the others
+";
+        let mut lines = pieces(table, false);
+        let mut beside = pieces(text, false);
+        for (number, line) in beside.iter_mut().enumerate() {
+            let by = 3.5 - 0.5 * number as f32;
+            line.baseline += by;
+            for word in &mut line.words {
+                word.baseline += by;
+                (word.area.top, word.area.bottom) = (word.area.top + by, word.area.bottom + by);
+            }
+            (line.area.top, line.area.bottom) = (line.area.top + by, line.area.bottom + by);
+        }
+        lines.extend(beside);
+        let regions = regions(lines.into_iter().map(Piece::Line).collect(), &mut Gutters::default());
+        let text = |region: &Vec<Piece>| -> String {
+            let text =
+                |piece: &Piece| if let Piece::Line(line) = piece { line.text() } else { String::new() };
+            region.iter().map(text).collect::<Vec<_>>().join(" ")
+        };
+        let texts: Vec<String> = regions.iter().map(text).collect();
+        assert_eq!(texts.len(), 2, "{texts:?}");
+        assert!(texts[0].contains("20.4") && !texts[0].contains("census"), "{texts:?}");
     }
 
     #[test]

@@ -257,7 +257,11 @@ fn row_parts(rows: Vec<Vec<Line>>, usual: Usual, known: &Words, parts: &mut Vec<
         while let Some((_, row)) = rows.next_if(|(index, _)| *index < table.rows.end) {
             within.push(row);
         }
-        parts.push(Part::Table(Table::new(table.cells), area_of(&within)));
+        let area = area_of(&within);
+        for aligned::Beside { cells, extent } in table.tables {
+            let area = Area { left: area.left.max(extent.0), right: area.right.min(extent.1), ..area };
+            parts.push(Part::Table(Table::new(cells), area));
+        }
     }
     text(rows.map(|(_, row)| row).collect(), parts);
 }

@@ -19,6 +19,12 @@ use crate::{failure::Failure, layout::PageContent};
 
 /// Pixels per inch at which pages are drawn to be recognised.
 const DPI: u32 = 300;
+/// Pixels of the largest picture of a page: a sheet of A1.
+const LARGE: f32 = 70e6;
+/// Those of a sheet of A4: what a page that is larger than that may be a scan of.
+const SHEET: f32 = 8.7e6;
+/// Pictures are drawn so many times finer than they are.
+const FINER: f32 = 2.0;
 
 /// A picture of a page.
 #[derive(Debug)]
@@ -129,6 +135,17 @@ impl<'a> Recognition<'a> {
 
     pub(crate) fn dpi(&self) -> u32 {
         DPI
+    }
+
+    /// Pixels of a page of so many points that are looked at; `finest_dpi` is that of its images. A page may say that it is as
+    /// large as a house: more than its images have say nothing, and letters of a hundred pixels are taken for drawings.
+    pub(crate) fn pixels(&self, width: f32, height: f32, finest_dpi: f32) -> u32 {
+        let inches = width * height / (72.0 * 72.0);
+        let at = |dpi: f32| inches * dpi * dpi;
+        if at(DPI as f32) <= LARGE || finest_dpi <= 0.0 {
+            return LARGE as u32;
+        }
+        at(FINER * finest_dpi).clamp(SHEET, LARGE) as u32
     }
 
     pub(crate) fn begin(&mut self, task: Task) -> Result<(), Failure> {
@@ -259,6 +276,20 @@ fn restore_bullets(words: &mut [Word]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_page_as_large_as_a_house_is_looked_at_as_a_sheet() {
+        let mut progress = |_: usize, _: usize| {};
+        let recognition = Recognition::new(None, "eng", &mut progress).unwrap();
+        // A4 and A1, whatever is on them.
+        for (width, height, dpi) in [(595.0, 842.0, 20.0), (595.0, 842.0, 1200.0), (1684.0, 2384.0, 50.0)] {
+            assert_eq!(recognition.pixels(width, height, dpi), LARGE as u32);
+        }
+        // 200 inches each way: the scan of a sheet, a picture as fine as that, and drawings.
+        let house = |dpi| recognition.pixels(14_400.0, 14_400.0, dpi);
+        assert_eq!((house(6.2), house(300.0), house(0.0)), (SHEET as u32, LARGE as u32, LARGE as u32));
+        assert_eq!(house(10.0), 16_000_000);
+    }
 
     fn own(text: &str, left: f32, top: f32) -> Word {
         Word {

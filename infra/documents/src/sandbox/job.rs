@@ -6,7 +6,7 @@ use super::{FairPlaces, Share};
 use crate::{
     engines::Places,
     extraction::{Parsed, Searchable},
-    options::Options,
+    options::{OcrEngine, Options},
     reader::Limits,
     services::GoogleVision,
 };
@@ -55,6 +55,19 @@ pub(crate) enum Output {
     Picture(Option<Vec<u8>>),
 }
 
+impl Purpose {
+    /// How to send a document that takes too long with `options`.
+    pub(super) fn advice(self, options: &Options) -> &'static str {
+        match self {
+            Self::Text if options.ocr_engine != OcrEngine::None => {
+                "split the document, or leave recognition out with ocr_engine=none"
+            }
+            Self::Text | Self::Searchable => "split the document",
+            Self::Picture { .. } => "ask for a narrower picture, or split the document",
+        }
+    }
+}
+
 /// A document to be read.
 pub(crate) struct Job<'a, R> {
     pub(crate) purpose: Purpose,
@@ -80,4 +93,28 @@ pub(super) struct Recognition {
     /// For those that wait for one. Each keeps its process and its bytes meanwhile; when these are taken too, a document
     /// waits at its place for reading.
     pub(super) waiting: FairPlaces,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn advice_names_nothing_that_is_refused() {
+        let with = |ocr_engine| Options { ocr_engine, ..Options::default() };
+        let recognising = with(OcrEngine::Tesseract);
+        assert!(Purpose::Text.advice(&recognising).contains("ocr_engine=none"));
+        let picture = Purpose::Picture { page: 1, width: 100 };
+        for (purpose, options) in [
+            (Purpose::Text, &with(OcrEngine::None)),
+            (Purpose::Searchable, &recognising),
+            (picture, &recognising),
+        ] {
+            let advice = purpose.advice(options);
+            assert!(
+                advice.contains("split the document") && !advice.contains("recognition"),
+                "{purpose:?}: {advice}"
+            );
+        }
+    }
 }

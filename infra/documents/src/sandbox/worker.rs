@@ -90,6 +90,7 @@ impl Worker {
         wall: Duration,
     ) -> Ended {
         let (clock, id) = (WallClock::start(wall), self.child.id());
+        let advice = job.purpose.advice(job.options);
         let talk = async {
             let mut talk = pin!(self.talk(job, admission, &clock));
             let clock = id.and_then(|id| ProcessorClock::of_process(id.cast_signed()).ok());
@@ -110,10 +111,10 @@ impl Worker {
                 self.kill().await;
                 Ended::Crashed(Failure::unreadable())
             }
-            Some(Err(Broken::Pipe)) => Ended::Crashed(self.reason().await),
+            Some(Err(Broken::Pipe)) => Ended::Crashed(self.reason(advice).await),
             None => {
                 self.kill().await;
-                Ended::Crashed(Failure::Timeout { seconds: wall.as_secs() })
+                Ended::Crashed(Failure::timeout(wall.as_secs(), advice))
             }
         }
     }
@@ -201,11 +202,11 @@ impl Worker {
     }
 
     /// Why a child that closed its pipe has ended.
-    async fn reason(&mut self) -> Failure {
+    async fn reason(&mut self, advice: &str) -> Failure {
         let status = timeout(END, self.child.wait()).await;
         self.kill().await;
         match status {
-            Ok(Ok(status)) => reason_of(status),
+            Ok(Ok(status)) => reason_of(status, advice),
             _ => Failure::Crash,
         }
     }
@@ -336,12 +337,12 @@ impl From<io::Error> for Broken {
     }
 }
 
-fn reason_of(status: ExitStatus) -> Failure {
+fn reason_of(status: ExitStatus, advice: &str) -> Failure {
     use std::os::unix::process::ExitStatusExt;
     match status.signal() {
-        Some(libc::SIGXCPU) => Failure::too_much(
-            "the document needs more computing time than is allowed: split it, or leave recognition out",
-        ),
+        Some(libc::SIGXCPU) => {
+            Failure::too_much(format!("the document needs more computing time than is allowed: {advice}"))
+        }
         Some(libc::SIGABRT | libc::SIGTRAP | libc::SIGILL) => Failure::too_much(
             "the document needs more memory than is allowed, or made its parser fail: it may be damaged",
         ),

@@ -99,7 +99,7 @@ impl Tika {
         }
         match answer {
             Ok(answer) => page(answer.status, answer.body),
-            Err(CallError::Timeout(limit)) => Err(Failure::Timeout { seconds: limit.as_secs() }),
+            Err(CallError::Timeout(limit)) => Err(Failure::timeout(limit.as_secs(), "split the document")),
             Err(CallError::TooLong) => Err(Failure::too_much("the document has more text than is read")),
             Err(error) => Err(self.service.unavailable(&error)),
         }

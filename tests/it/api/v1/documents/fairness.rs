@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::json;
 use tokio::{io::AsyncWriteExt, net::TcpStream};
 
-use super::{EXTRACT, Part, form, jobs::until_status, sample, send, send_form, world};
+use super::{EXTRACT, Part, form, jobs::until_status, sample, send, send_form, world, world_with_timeout};
 use crate::harness::{Answer, Client, World, eventually, seconds};
 
 const JOBS: &str = "/api/v1/jobs";
@@ -39,11 +39,7 @@ async fn half_a_document(world: &World, path: &str, length: usize) -> TcpStream 
 
 #[tokio::test]
 async fn a_text_does_not_wait_for_pictures_that_are_being_recognised() {
-    let world = world(|config| {
-        config.extraction.parsers = 1;
-        config.extraction.patience_seconds = 90;
-    })
-    .await;
+    let world = world_with_timeout(90, |config| config.extraction.parsers = 1).await;
     let reader = world.user("reader", "operator").await;
     let picture = noise(2500);
     let slow: Vec<_> = (0..3)
@@ -79,7 +75,7 @@ async fn a_text_does_not_wait_for_pictures_that_are_being_recognised() {
 
 #[tokio::test]
 async fn slow_uploads_of_strangers_leave_room_for_users() {
-    let world = world(|config| config.extraction.patience_seconds = 1).await;
+    let world = world_with_timeout(1, |_| {}).await;
     let mut held = Vec::new();
     for _ in 0..80 {
         held.push(half_a_document(&world, EXTRACT, 100_000).await);

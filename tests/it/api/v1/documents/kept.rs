@@ -1,6 +1,7 @@
 //! Texts that are kept and searched.
 
 use chrono::{DateTime, TimeDelta};
+use futures::future::join_all;
 use serde_json::{Value, json};
 use signalbox_projections::{
     extraction::{ExtractionProjection, documents::unindexed},
@@ -186,6 +187,35 @@ async fn jobs_that_have_not_ended_count_towards_what_may_be_kept() {
     // Refused before its end, deleted after it.
     let status = world.admin.delete(&document).await.status;
     assert!([200, 409].contains(&status), "{status}");
+    world.finish().await;
+}
+
+/// The list shows a job only after it was taken in.
+#[tokio::test]
+async fn jobs_that_are_submitted_at_the_same_moment_stay_within_what_may_be_kept() {
+    let world = world(|config| config.extraction.kept_mb_each = 1).await;
+    let path = format!("{DOCUMENTS}?keep=true");
+    // With 300 kB each, the limit is reached by four of them.
+    let texts: Vec<String> = (0..12).map(|number| format!("word{number} ").repeat(300_000 / 7)).collect();
+    let answers =
+        join_all(texts.iter().map(|text| send(&world.admin, &path, "a.txt", text.as_bytes()))).await;
+    let taken = answers.iter().filter(|answer| answer.status == 202).count();
+    assert!((1..=4).contains(&taken), "{taken} documents were taken in");
+    let refused = answers.iter().filter(|answer| answer.status == 409).count();
+    assert_eq!(taken + refused, answers.len());
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn the_job_of_a_kept_text_says_where_that_is_deleted() {
+    let world = world(|_| {}).await;
+    let id = keep(&world.admin, "a.txt", b"Weichenheizung").await;
+    let job = world.admin.delete(&format!("/api/v1/jobs/{id}")).await.expect(200);
+    let document = job["document"].as_str().unwrap();
+    assert_eq!((&job["status"], document), (&json!("completed"), format!("{DOCUMENTS}/{id}").as_str()));
+    world.admin.delete(document).await.expect(200);
+    let job = world.admin.delete(&format!("/api/v1/jobs/{id}")).await.expect(200);
+    assert_eq!((&job["kept"], &job["document"]), (&json!(false), &json!(null)));
     world.finish().await;
 }
 

@@ -36,6 +36,15 @@ async fn world(adjust: impl FnOnce(&mut Config)) -> World {
     .await
 }
 
+/// Requests wait for a parser at most for `seconds`.
+async fn world_with_timeout(seconds: u64, adjust: impl FnOnce(&mut Config)) -> World {
+    world(|config| {
+        config.extraction.patience_seconds = seconds;
+        adjust(config);
+    })
+    .await
+}
+
 /// A world whose clock the test moves, and whose logins last for weeks.
 async fn world_for_weeks() -> (World, Clock) {
     let clock = Clock::manual(Clock::system().now());

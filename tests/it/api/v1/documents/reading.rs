@@ -132,6 +132,26 @@ async fn a_scan_is_recognised_page_by_page() {
     world.finish().await;
 }
 
+/// Programs that mistake pixels for points write pages of 200 inches.
+#[tokio::test]
+async fn a_scan_on_a_page_as_large_as_a_house_is_recognised() {
+    let world = world(|_| {}).await;
+    let mut scan = sample("scan.pdf");
+    for (size, other) in
+        [("595.68 273.6 ]", "14400 14400  ]"), ("595.680000 0 0 273.600000", "14400.0000 0 0 6614.00000")]
+    {
+        let at = scan.windows(size.len()).position(|part| part == size.as_bytes()).unwrap();
+        scan[at..at + size.len()].copy_from_slice(other.as_bytes());
+    }
+    let read = document(&world.admin, "scan.pdf", &scan).await;
+    let text = read["content"].as_str().unwrap();
+    for word in ["Instandsetzung", "Backenschienen", "Stellkraft"] {
+        assert!(text.contains(word), "{word}: {read}");
+    }
+    assert_eq!(read["pages"][0]["width"], 14400.0);
+    world.finish().await;
+}
+
 #[tokio::test]
 async fn office_files_and_mails_are_read() {
     let world = world(|_| {}).await;

@@ -2,9 +2,10 @@
 
 use std::process::Command;
 
+use futures::future::join_all;
 use serde_json::{Value, json};
 
-use super::{EXTRACT, sample, send, world};
+use super::{EXTRACT, sample, send, world, world_with_timeout};
 use crate::harness::{Answer, Client};
 
 const SEARCHABLE: &str = "/api/v1/extract/searchable-pdf";
@@ -156,6 +157,21 @@ async fn pictures_become_a_page_for_each_frame() {
     world.finish().await;
 }
 
+/// There is one parser, and no request may wait for it.
+#[tokio::test]
+async fn identical_requests_at_once_are_worked_on_once() {
+    let world = world_with_timeout(0, |config| config.extraction.parsers = 1).await;
+    let client = world.at_one_gateway();
+    let scan = sample("scan.pdf");
+    for path in [SEARCHABLE, EXTRACT] {
+        let answers = join_all((0..16).map(|_| send(&client, path, "scan.pdf", &scan))).await;
+        for answer in answers {
+            assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        }
+    }
+    world.finish().await;
+}
+
 #[tokio::test]
 async fn refusals_are_those_of_extraction() {
     let world = world(|config| config.extraction.max_file_bytes = 1 << 20).await;
@@ -180,6 +196,14 @@ async fn refusals_are_those_of_extraction() {
     closed.finish().await;
     let slow = self::world(|config| config.extraction.wall_seconds = 0).await;
     let answer = send(&slow.anonymous(), SEARCHABLE, "scan.png", &sample("scan.png")).await;
-    answer.error(504);
+    // Only what is possible here is advised.
+    let detail = answer.error(504);
+    assert!(detail.contains("split the document") && !detail.contains("recognition"), "{detail}");
+    assert!(
+        send(&slow.anonymous(), EXTRACT, "scan.png", &sample("scan.png"))
+            .await
+            .error(504)
+            .contains("ocr_engine=none")
+    );
     slow.finish().await;
 }

@@ -1,9 +1,18 @@
 //! Web pages: what a reader would read of them.
 
+mod depth;
+mod tables;
+mod text;
+
 use std::borrow::Cow;
 
 use scraper::{ElementRef, Html, Node};
 
+use self::{
+    depth::{DEPTH, check_depth},
+    tables::{is_of_data, table},
+    text::{push_apart, push_collapsed, text_of},
+};
 use super::{
     Content,
     collect::Collector,
@@ -12,18 +21,10 @@ use super::{
     script::Script,
     tree::{Element, Part},
 };
-use crate::{
-    failure::Failure,
-    table::{FlowingTable, Table},
-};
+use crate::failure::Failure;
 
-/// Elements within elements at most.
-const DEPTH: usize = 400;
-/// The same within a formula.
+/// Elements within elements of a formula at most.
 const FORMULA_DEPTH: usize = 200;
-/// Rows and columns of a cell at most; browsers have the first one.
-const ROW_SPAN: usize = 65_534;
-const COLUMN_SPAN: usize = 64;
 /// Statements of a page about itself that are kept.
 const META: usize = 256;
 
@@ -64,41 +65,6 @@ pub(super) fn append(html: &str, collector: Collector) -> Result<Collector, Fail
     walker.element(page.root_element(), 0)?;
     walker.end_paragraph();
     Ok(walker.collector)
-}
-
-/// Elements that need no end, so that many of them are not deep.
-const UNENDED: [&str; 30] = [
-    "p", "li", "dd", "dt", "tr", "td", "th", "tbody", "thead", "tfoot", "option", "optgroup", "br", "img",
-    "hr", "input", "meta", "link", "area", "base", "col", "embed", "source", "track", "wbr", "html", "head",
-    "body", "rp", "rt",
-];
-
-/// Refuses what is nested absurdly before the parser sees it: its work grows with the square of the depth.
-fn check_depth(html: &str) -> Result<(), Failure> {
-    let mut depth = 0_usize;
-    for tag in html.split('<').skip(1) {
-        let name = |text: &str| -> String {
-            text.chars()
-                .take_while(char::is_ascii_alphanumeric)
-                .take(12)
-                .collect::<String>()
-                .to_ascii_lowercase()
-        };
-        if let Some(end) = tag.strip_prefix('/') {
-            if !UNENDED.contains(&name(end).as_str()) {
-                depth = depth.saturating_sub(1);
-            }
-        } else if tag.starts_with(|first: char| first.is_ascii_alphabetic()) {
-            let is_closed = tag.split('>').next().is_some_and(|tag| tag.ends_with('/'));
-            if !is_closed && !UNENDED.contains(&name(tag).as_str()) {
-                depth += 1;
-            }
-        }
-        if depth > 4 * DEPTH {
-            return Err(Failure::too_much("the page is nested more deeply than is read"));
-        }
-    }
-    Ok(())
 }
 
 /// An open list.
@@ -398,65 +364,6 @@ fn is_block(name: &str) -> bool {
             | "thead"
             | "tr"
     )
-}
-
-/// Whether a table shows data, and does not only arrange a page.
-fn is_of_data(element: ElementRef<'_>) -> bool {
-    let has_inner = element.descendent_elements().skip(1).any(|inner| inner.value().name() == "table");
-    !has_inner && table(element).width() >= 2
-}
-
-fn table(element: ElementRef<'_>) -> Table {
-    let mut table = FlowingTable::default();
-    let mut part = None;
-    for row in element.descendent_elements().filter(|element| element.value().name() == "tr") {
-        let within = row.parent().map(|part| part.id());
-        if part != within {
-            table.begin_part();
-            part = within;
-        }
-        table.begin_row();
-        for cell in row.child_elements() {
-            let name = cell.value().name();
-            if !matches!(name, "td" | "th") {
-                continue;
-            }
-            let span = |name: &str, most: usize| {
-                cell.attr(name).and_then(|span| span.trim().parse().ok()).unwrap_or(1_usize).clamp(1, most)
-            };
-            table.cell(text_of(cell), span("rowspan", ROW_SPAN), span("colspan", COLUMN_SPAN), name == "th");
-        }
-    }
-    table.finish()
-}
-
-fn text_of(element: ElementRef<'_>) -> String {
-    let mut text = String::new();
-    element.text().for_each(|piece| push_collapsed(&mut text, piece));
-    text.trim().to_owned()
-}
-
-/// Appends what stands in a box of its own.
-fn push_apart(text: &mut String, piece: &str) {
-    if piece.is_empty() {
-        return;
-    }
-    if !text.is_empty() && !text.ends_with([' ', '\n']) {
-        text.push(' ');
-    }
-    push_collapsed(text, piece);
-    text.push(' ');
-}
-
-/// Appends text with white space collapsed, as browsers show it.
-fn push_collapsed(text: &mut String, piece: &str) {
-    for letter in piece.chars() {
-        if !matches!(letter, ' ' | '\t' | '\n' | '\r' | '\u{C}') {
-            text.push(letter);
-        } else if !text.ends_with([' ', '\n']) && !text.is_empty() {
-            text.push(' ');
-        }
-    }
 }
 
 #[cfg(test)]

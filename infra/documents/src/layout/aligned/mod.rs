@@ -1,9 +1,12 @@
 //! Tables without rules: rows whose words stand below each other.
 
+mod table;
+
 use std::ops::Range;
 
-use signalbox_pdf::{Area, Word};
+use signalbox_pdf::Area;
 
+use self::table::Table;
 use super::{
     alignment::{self, Column, Row, median},
     hyphens::Words,
@@ -12,40 +15,64 @@ use super::{
 
 /// A row that is further away does not belong to the table, in sizes of the font.
 const FAR: f32 = 4.0;
-/// Greatest distance, in sizes of the font, at which a line belongs to the cell above, if rows are further apart.
-const CLOSE: f32 = 1.4;
-/// By how much rows are further apart than the lines of a cell.
-const LOOSE: f32 = 1.15;
-/// How many of the cells have something in them, and how many letters, at most.
-const FILLED: f32 = 0.4;
-const LETTERS: f32 = 45.0;
-/// Rows in succession that lie over several columns, the letters of one, and the rows of a head.
+/// Rows in succession that lie over several columns, and the letters of one.
 const SPANNING: usize = 2;
 const SPANNING_LETTERS: usize = 60;
-const HEAD: usize = 2;
+/// Letters of one that stands over the columns behind the first.
+const TITLE_LETTERS: usize = 120;
 /// A distance of rows that may divide two tables, and one where a run that is not a table is divided, in usual distances.
 const DIVIDES: f32 = 1.8;
 const DIVIDES_OTHERS: f32 = 1.3;
 /// How often a run of rows is divided.
 const DEPTH: usize = 5;
-/// Divided rows of a table that may lie across columns of text.
-const SURE: usize = 4;
-/// Letters of a line of running text, how many of them start within a sentence, and how much of their column they fill.
-const PROSE_LETTERS: f32 = 25.0;
-const PROSE_STARTS: f32 = 0.4;
-const PROSE_FILLED: f32 = 0.75;
-
-/// A table and the rows that it is made of.
+/// Rows that are a table, or several that stand beside each other.
 pub(crate) struct Found {
     pub(crate) rows: Range<usize>,
+    /// From left to right.
+    pub(crate) tables: Vec<Beside>,
+}
+
+/// A table, and the part of its rows that it takes.
+pub(crate) struct Beside {
     pub(crate) cells: Vec<Vec<String>>,
+    pub(crate) extent: Column,
 }
 
 /// The tables in `rows`, from top to bottom.
 pub(crate) fn find(rows: &[Vec<Line>], known: &Words) -> Vec<Found> {
     let rows: Vec<Row<'_>> = rows.iter().map(|row| Row::of(row.iter())).collect();
-    let fill = |table: Table<'_>| Found { cells: table.fill(&rows, known), rows: table.rows };
+    let fill = |table: Table<'_>| {
+        let cells = table.fill(&rows, known);
+        Found { tables: apart(cells, &table.columns), rows: table.rows }
+    };
     tables(&rows).into_iter().map(fill).collect()
+}
+
+/// The tables in `cells`: several, if the head is that of one table repeated.
+fn apart(cells: Vec<Vec<String>>, columns: &[Column]) -> Vec<Beside> {
+    let whole = (f32::MIN, f32::MAX);
+    let Some(head) = cells.iter().find(|row| row.iter().filter(|cell| !cell.is_empty()).count() > 1) else {
+        return vec![Beside { cells, extent: whole }];
+    };
+    let repeats = |width: &usize| {
+        head.len().is_multiple_of(*width)
+            && head.chunks(*width).all(|part| part == &head[..*width])
+            && head[..*width].iter().all(|text| text.contains(char::is_alphabetic))
+            && head[1..*width].iter().any(|text| *text != head[0])
+    };
+    // A head of one word everywhere says nothing of where tables begin.
+    let Some(width) = (2..=head.len() / 2).find(repeats) else {
+        return vec![Beside { cells, extent: whole }];
+    };
+    let middle = |at: usize| (columns[at - 1].1 + columns[at].0) / 2.0;
+    let part = |from: usize| {
+        let rows = cells.iter().map(|row| row[from..from + width].to_vec());
+        let rows = rows.filter(|row| row.iter().any(|text| !text.is_empty())).collect();
+        let left = if from == 0 { whole.0 } else { middle(from) };
+        let right = if from + width == head.len() { whole.1 } else { middle(from + width) };
+        Beside { cells: rows, extent: (left, right) }
+    };
+    (0..head.len()).step_by(width).map(part).collect()
 }
 
 /// Areas of the tables that `gutter` would divide, if it were one.
@@ -88,7 +115,9 @@ fn run(rows: &[Row<'_>], start: usize) -> Range<usize> {
             (last, spanning) = (at, 0);
         } else if rows[last].count_under(row) > 1 {
             spanning += 1;
-            if spanning > SPANNING || row.letters() > SPANNING_LETTERS {
+            let is_title = rows[last].pieces.first().is_some_and(|first| first.1 <= row.extent().0);
+            let most = if is_title { TITLE_LETTERS } else { SPANNING_LETTERS };
+            if spanning > SPANNING || row.letters() > most {
                 break;
             }
         }
@@ -147,199 +176,9 @@ fn is_near(above: &Row<'_>, below: &Row<'_>) -> bool {
     below.baseline - above.baseline < FAR * size && (above.size - below.size).abs() < 0.25 * size
 }
 
-fn is_close(above: &Row<'_>, below: &Row<'_>) -> bool {
-    below.baseline - above.baseline <= CLOSE * above.size.max(below.size) && above.bold == below.bold
-}
-
-/// A cell of one line.
-#[derive(Debug, Clone, Default)]
-struct Cell<'a> {
-    words: Vec<&'a Word>,
-    left: f32,
-    right: f32,
-    is_numeric: bool,
-    /// Whether it lies over other columns, too.
-    spans: bool,
-}
-
-impl Cell<'_> {
-    fn is_filled(&self) -> bool {
-        !self.words.is_empty()
-    }
-
-    /// Its letters without the dots of a leader.
-    fn letters(&self) -> usize {
-        let is_letter = |letter: &char| !matches!(letter, '.' | '…' | '·' | '_');
-        self.words.iter().map(|word| word.text.chars().filter(is_letter).count()).sum()
-    }
-
-    fn starts_small(&self) -> bool {
-        self.words.first().is_some_and(|word| word.text.starts_with(char::is_lowercase))
-    }
-
-    fn text(&self) -> String {
-        Line::new(self.words.iter().map(|word| (*word).clone()).collect()).text()
-    }
-}
-
-/// A table whose lines are not yet put together to rows.
-struct Table<'a> {
-    rows: Range<usize>,
-    columns: Vec<Column>,
-    /// By row and column.
-    cells: Vec<Vec<Cell<'a>>>,
-}
-
-impl<'a> Table<'a> {
-    /// The rows in `run` as a table, if they look like one.
-    fn of(rows: &[Row<'a>], run: Range<usize>, columns: Vec<Column>) -> Option<Self> {
-        let width = columns.len();
-        if width < 2 {
-            return None;
-        }
-        let cells = rows[run.clone()].iter().map(|row| cells(row, &columns)).collect();
-        let table = Self { rows: run, columns, cells };
-        let full: Vec<&Vec<Cell<'_>>> = table.cells.iter().filter(|row| filled(row) > 1).collect();
-        let (least, share) = if width > 2 { (2, 3) } else { (3, 2) };
-        if full.len() < least || full.len() * share < table.cells.len() {
-            return None;
-        }
-        let count: usize = full.iter().map(|row| filled(row)).sum();
-        let letters: usize = full.iter().flat_map(|row| row.iter()).map(Cell::letters).sum();
-        let is_filled = count as f32 >= FILLED * (full.len() * width) as f32;
-        let is_code = rows[table.rows.clone()].iter().all(|row| row.mono) && !table.has_numbers();
-        let is_prose = (0..width).all(|column| table.is_prose(column));
-        let is_table = is_filled && (letters as f32) < LETTERS * count as f32 && !is_code && !is_prose;
-        is_table.then_some(table)
-    }
-
-    /// Whether it is one even if the page seems to have columns of text.
-    fn is_sure(&self, rows: &[Row<'_>]) -> bool {
-        let divided = rows[self.rows.clone()].iter().filter(|row| row.is_divided()).count();
-        let has_prose = (0..self.columns.len()).any(|column| self.is_prose(column));
-        divided >= SURE && self.has_numbers() && !has_prose
-    }
-
-    fn column(&self, column: usize) -> impl Iterator<Item = &Cell<'a>> {
-        self.cells.iter().map(move |row| &row[column]).filter(|cell| cell.is_filled())
-    }
-
-    /// Whether a column behind the first one has mostly numbers.
-    fn has_numbers(&self) -> bool {
-        (1..self.columns.len()).any(|column| {
-            let numbers = self.column(column).filter(|cell| cell.is_numeric).count();
-            numbers > 1 && 2 * numbers > self.column(column).count()
-        })
-    }
-
-    /// Whether `column` looks like running text.
-    fn is_prose(&self, column: usize) -> bool {
-        let count = self.column(column).count() as f32;
-        let letters: usize = self.column(column).map(Cell::letters).sum();
-        let small = self.column(column).filter(|cell| cell.starts_small()).count();
-        let (left, right) = self.columns[column];
-        let width = median(self.column(column).map(|cell| cell.right - cell.left));
-        count >= 3.0
-            && letters as f32 >= PROSE_LETTERS * count
-            && small as f32 >= PROSE_STARTS * count
-            && width >= PROSE_FILLED * (right - left)
-    }
-
-    /// Takes in the head above, and the last lines of cells below. Rows before `least` belong to another table.
-    fn extend(&mut self, rows: &[Row<'a>], least: usize) {
-        while self.rows.start > least && self.cells.len() < rows.len() {
-            let at = self.rows.start - 1;
-            let (row, below) = (&rows[at], &rows[at + 1]);
-            let (left, right) = row.extent();
-            let edges = (self.columns[1].0 - row.size, self.columns[self.columns.len() - 1].1 + row.size);
-            let is_head = self.columns.len() > 2
-                && !row.is_divided()
-                && edges.0 <= left
-                && right <= edges.1
-                && row.letters() <= SPANNING_LETTERS
-                && below.baseline - row.baseline <= CLOSE * LOOSE * row.size.max(below.size)
-                && is_near(row, below);
-            let spanning = self.cells.iter().take_while(|row| filled(row) == 1).count();
-            if !is_head || spanning >= HEAD {
-                break;
-            }
-            self.cells.insert(0, cells(row, &self.columns));
-            self.rows.start = at;
-        }
-        while let Some(row) = rows.get(self.rows.end) {
-            let (last, above) = (&self.cells[self.cells.len() - 1], &rows[self.rows.end - 1]);
-            let next = cells(row, &self.columns);
-            let continues = next.iter().zip(last).all(|(cell, above)| !cell.is_filled() || above.is_filled());
-            let spans = next.iter().any(|cell| cell.spans);
-            if row.is_divided() || spans || !continues || !is_close(above, row) {
-                break;
-            }
-            self.cells.push(next);
-            self.rows.end += 1;
-        }
-    }
-
-    /// Its rows; lines that continue a cell are put together.
-    fn fill(&self, rows: &[Row<'_>], known: &Words) -> Vec<Vec<String>> {
-        let rows = &rows[self.rows.clone()];
-        let distance = |at: usize| rows[at].baseline - rows[at - 1].baseline;
-        let mut may_continue = vec![false; rows.len()];
-        // The columns of the row so far; lines of text may continue some of its cells, but not all.
-        let mut open: Vec<bool> = Vec::new();
-        for (at, row) in self.cells.iter().enumerate() {
-            let above = at.checked_sub(1).map_or(&[][..], |above| &self.cells[above][..]);
-            let is_text = |cell: &Cell<'_>| !cell.is_filled() || !(cell.is_numeric || cell.spans);
-            let size = rows[at].size;
-            may_continue[at] = at > 0
-                && filled(row) < open.iter().filter(|is_open| **is_open).count()
-                && row.iter().zip(&open).all(|(cell, is_open)| !cell.is_filled() || *is_open)
-                && row.iter().all(is_text)
-                && row.iter().zip(above).all(|(cell, above)| !cell.is_filled() || is_text(above))
-                && distance(at) <= CLOSE * size;
-            if !may_continue[at] {
-                open = row.iter().map(Cell::is_filled).collect();
-            }
-        }
-        let pitch = median((1..rows.len()).filter(|at| !may_continue[*at]).map(distance));
-        let mut texts: Vec<Vec<String>> = Vec::new();
-        for (at, row) in self.cells.iter().enumerate() {
-            let is_sentence = filled(row) == 1 && !row[0].is_filled() && row.iter().any(Cell::starts_small);
-            let continues = may_continue[at] && (pitch > LOOSE * distance(at) || is_sentence);
-            if !continues || texts.is_empty() {
-                texts.push(vec![String::new(); self.columns.len()]);
-            }
-            let Some(last) = texts.last_mut() else { continue };
-            for (text, cell) in last.iter_mut().zip(row).filter(|(_, cell)| cell.is_filled()) {
-                known.append(text, &cell.text());
-            }
-        }
-        texts
-    }
-}
-
-fn filled(row: &[Cell<'_>]) -> usize {
-    row.iter().filter(|cell| cell.is_filled()).count()
-}
-
-fn cells<'a>(row: &Row<'a>, columns: &[Column]) -> Vec<Cell<'a>> {
-    let mut cells = vec![Cell::default(); columns.len()];
-    for fragment in &row.fragments {
-        let (column, spans) = fragment.place(columns);
-        let cell = &mut cells[column];
-        if !cell.is_filled() {
-            (cell.left, cell.is_numeric) = (fragment.left, true);
-        }
-        cell.is_numeric &= fragment.is_numeric;
-        cell.right = fragment.right;
-        cell.spans |= spans;
-        cell.words.extend(&row.words[fragment.words.clone()]);
-    }
-    cells
-}
-
 #[cfg(test)]
 pub(super) mod tests {
-    use signalbox_pdf::Style;
+    use signalbox_pdf::{Style, Word};
 
     use super::{super::line, *};
 
@@ -368,7 +207,8 @@ pub(super) mod tests {
     fn table(sketch: &str) -> Vec<String> {
         let found = find(&rows(sketch, false), &Words::default());
         assert_eq!(found.len(), 1, "one table");
-        found[0].cells.iter().map(|row| row.join("|")).collect()
+        let [table] = found[0].tables.as_slice() else { panic!("several beside each other") };
+        table.cells.iter().map(|row| row.join("|")).collect()
     }
 
     const CENSUS: &str = "
@@ -455,6 +295,60 @@ Crane                  90    Layoff
     }
 
     #[test]
+    fn lines_of_a_head_are_put_together() {
+        let sketch = "
+                                Weight
+               No. of         relative
+Dose          animals      to controls
+(ppm)          tested              (%)
+0                  39            100.0
+250                30            102.5
+500                33            103.1
+1000               31            100.9
+";
+        let rows = table(sketch);
+        assert_eq!(
+            rows[..2],
+            ["Dose (ppm)|No. of animals tested|Weight relative to controls (%)", "0|39|100.0"]
+        );
+        assert_eq!(rows.len(), 5);
+    }
+
+    #[test]
+    fn head_that_narrows_the_strip_beside_it_does_not_close_it() {
+        let sketch = "
+Group         housing units    no.
+Male             60,721     13,647
+Female           51,084     12,549
+Young            79,333     17,992
+Old              12,739      3,079
+Married          13,609      3,847
+Single            4,181        720
+Widowed             730        233
+";
+        assert_eq!(table(sketch)[..2], ["Group|housing units|no.", "Male|60,721|13,647"]);
+    }
+
+    #[test]
+    fn tables_beside_each_other_are_parted_by_their_heads() {
+        let sketch = "
+Age        People      Age        People      Age        People
+1 year      3,533      4 years     3,142      7 years     3,273
+2 years     3,270      5 years     3,163      8 years     3,395
+3 years     3,224      6 years     3,109
+";
+        let found = find(&rows(sketch, false), &Words::default());
+        let tables: Vec<Vec<String>> = found[0]
+            .tables
+            .iter()
+            .map(|table| table.cells.iter().map(|row| row.join("|")).collect())
+            .collect();
+        assert_eq!(tables.len(), 3);
+        assert_eq!(tables[1], ["Age|People", "4 years|3,142", "5 years|3,163", "6 years|3,109"]);
+        assert_eq!(tables[2].len(), 3, "no empty row");
+    }
+
+    #[test]
     fn narrow_columns_of_numbers_are_parted() {
         let sketch = "
 1990  1,200  3,400  5.5
@@ -481,7 +375,7 @@ Air           Mrs. Green, south
 Steam         Mr. White, west
 ";
         let found = find(&rows(sketch, false), &Words::default());
-        let widths: Vec<usize> = found.iter().map(|table| table.cells[0].len()).collect();
+        let widths: Vec<usize> = found.iter().map(|found| found.tables[0].cells[0].len()).collect();
         assert_eq!(widths, [3, 2]);
     }
 
@@ -499,7 +393,7 @@ let e = 3;          // the third one
 ";
         for (sketch, mono) in [(list, false), (listing, true), (PROSE, false)] {
             let found = find(&rows(sketch, mono), &Words::default());
-            assert!(found.is_empty(), "{:?}", found[0].cells);
+            assert!(found.is_empty(), "{:?}", found[0].tables[0].cells);
         }
     }
 

@@ -1,0 +1,30 @@
+//! Documents whose text is kept count before the read model shows their jobs.
+
+use std::slice::from_ref;
+
+use futures::future::join_all;
+use signalbox_projections::extraction::keeping;
+use uuid::Uuid;
+
+use crate::world::World;
+
+#[tokio::test]
+async fn notes_at_the_same_moment_stay_within_the_limit() {
+    let world = World::start().await;
+    let (pool, owner) = (world.pool(), Uuid::from_u128(7));
+    let jobs: Vec<Uuid> = (1..=12).map(Uuid::from_u128).collect();
+    let note = |job| keeping::note(pool, owner, from_ref(job), &[400], 1000);
+    let refused: Vec<Option<i64>> =
+        join_all(jobs.iter().map(note)).await.into_iter().map(Result::unwrap).collect();
+    let (taken_in, others): (Vec<_>, Vec<_>) =
+        jobs.iter().zip(refused).partition(|(_, taken)| taken.is_none());
+    assert_eq!(taken_in.len(), 3, "the third one reaches the limit");
+    assert!(others.iter().all(|(_, taken)| *taken == Some(1200)), "{others:?}");
+    // A repetition finds room for its own document, another user for all of theirs.
+    assert_eq!(note(taken_in[0].0).await.unwrap(), None);
+    let stranger = Uuid::from_u128(8);
+    assert_eq!(keeping::note(pool, stranger, from_ref(others[0].0), &[400], 1000).await.unwrap(), None);
+    keeping::release(pool, from_ref(taken_in[0].0)).await.unwrap();
+    assert_eq!(note(others[1].0).await.unwrap(), None);
+    world.servers.finish().await;
+}
