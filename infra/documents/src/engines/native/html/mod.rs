@@ -386,6 +386,23 @@ mod tests {
     }
 
     #[test]
+    fn breaks_and_blocks_part_the_words_of_cells_and_headings() {
+        assert_eq!(texts("<h1>Head<br>line</h1><p>x")[0], "Head line");
+        let html = "<table><tr><td>Zeile eins<br>Zeile zwei<td><p>aa</p><p>bb</p><tr><td>10<sup>6</sup><td>a<b>b</b><script>x</script></table>";
+        let blocks = read(html).unwrap().blocks;
+        let crate::block::Content::Table(table) = &blocks[0].content else { panic!("{blocks:?}") };
+        assert_eq!(table.rows, [["Zeile eins Zeile zwei", "aa bb"], ["10⁶", "ab"]]);
+    }
+
+    #[test]
+    fn a_cell_without_a_number_of_rows_covers_its_part() {
+        let html = "<table><tbody><tr><td rowspan=0>A<td>1<tr><td>2</tbody><tbody><tr><td>B<td>3</table>";
+        let blocks = read(html).unwrap().blocks;
+        let crate::block::Content::Table(table) = &blocks[0].content else { panic!("{blocks:?}") };
+        assert_eq!(table.rows, [["A", "1"], ["", "2"], ["B", "3"]]);
+    }
+
+    #[test]
     fn merged_and_header_cells_are_kept() {
         let html = "<table><thead><tr><th rowspan=9>Part<th colspan=2>Size<tr><th>mm<th>inch</thead><tr><th>Rod<td>25<td>1</table>";
         let blocks = read(html).unwrap().blocks;

@@ -5,9 +5,9 @@ use scraper::ElementRef;
 use super::text_of;
 use crate::table::{FlowingTable, Table};
 
-/// Rows and columns of a cell at most; browsers have the first one.
+/// Rows and columns of a cell at most, as in browsers.
 const ROW_SPAN: usize = 65_534;
-const COLUMN_SPAN: usize = 64;
+const COLUMN_SPAN: usize = 1000;
 
 /// Whether a table shows data, and does not only arrange a page.
 pub(super) fn is_of_data(element: ElementRef<'_>) -> bool {
@@ -30,10 +30,14 @@ pub(super) fn table(element: ElementRef<'_>) -> Table {
             if !matches!(name, "td" | "th") {
                 continue;
             }
-            let span = |name: &str, most: usize| {
-                cell.attr(name).and_then(|span| span.trim().parse().ok()).unwrap_or(1_usize).clamp(1, most)
+            let span = |name: &str| cell.attr(name).and_then(|span| span.trim().parse::<usize>().ok());
+            // No rows means all that follow in this part.
+            let rows = match span("rowspan") {
+                Some(0) => ROW_SPAN,
+                rows => rows.unwrap_or(1).min(ROW_SPAN),
             };
-            table.cell(text_of(cell), span("rowspan", ROW_SPAN), span("colspan", COLUMN_SPAN), name == "th");
+            let columns = span("colspan").unwrap_or(1).clamp(1, COLUMN_SPAN);
+            table.cell(text_of(cell), rows, columns, name == "th");
         }
     }
     table.finish()

@@ -1,10 +1,38 @@
 //! Text as browsers show it.
 
-use scraper::ElementRef;
+use ego_tree::iter::Edge;
+use scraper::{ElementRef, Node};
 
+use super::{super::script::Script, is_block};
+
+/// The text of a cell, a heading or a note in one line: breaks and blocks part words, raised and lowered digits are letters of their
+/// own, and programs are left out.
 pub(super) fn text_of(element: ElementRef<'_>) -> String {
     let mut text = String::new();
-    element.text().for_each(|piece| push_collapsed(&mut text, piece));
+    let mut hidden = 0_usize;
+    let mut scripts = Vec::new();
+    for edge in element.traverse() {
+        let (node, opens) = match edge {
+            Edge::Open(node) => (node, true),
+            Edge::Close(node) => (node, false),
+        };
+        match node.value() {
+            Node::Text(piece) if opens && hidden == 0 => push_collapsed(&mut text, piece),
+            Node::Element(inner) => match inner.name() {
+                "script" | "style" | "template" => hidden = if opens { hidden + 1 } else { hidden - 1 },
+                "sup" | "sub" if opens => scripts.push(text.len()),
+                name @ ("sup" | "sub") => {
+                    let piece = text.split_off(scripts.pop().unwrap_or(text.len()));
+                    text.push_str(&Script::set(Script::of(name), &piece));
+                }
+                name if name == "br" || (is_block(name) && node.id() != element.id()) => {
+                    push_collapsed(&mut text, " ");
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+    }
     text.trim().to_owned()
 }
 
