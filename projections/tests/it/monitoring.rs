@@ -235,6 +235,7 @@ async fn deleted_channels_are_found_before_and_after_the_read_model_shows_it() {
     // Far behind.
     assert_eq!(deleted(HeldState { position: -10_000, ..second }).await, both);
     assert!(!deleted(first).await.contains(&c));
+    world.fold().await;
     world.servers.finish().await;
 }
 
