@@ -1327,7 +1327,8 @@ export interface paths {
         put?: never;
         post?: never;
         /**
-         * End an extraction job; one that has ended stays as it is. With `remove`, delete one that has ended, with its document and its
+         * End an extraction job. One that has ended stays as it is, and so does a text that it keeps: `document` says where that is deleted.
+         *     With `remove`, delete one that has ended, with its document and its
          *     text: the log keeps it, and with `at` it is shown as it was.
          */
         delete: operations["cancel_extraction_job"];
@@ -3630,6 +3631,8 @@ export interface components {
              * @description When it was created.
              */
             created_at: string;
+            /** @description Address of the kept text, which `DELETE` removes there; null when none is kept. */
+            document?: string | null;
             /** @description Why the job failed, or waits for another attempt. */
             error?: string | null;
             /** @description Stable word for that. */
@@ -17170,6 +17173,7 @@ export interface operations {
                      *           "completed_at": null,
                      *           "confidence": null,
                      *           "created_at": "2026-03-01T09:30:00Z",
+                     *           "document": null,
                      *           "error": null,
                      *           "error_code": null,
                      *           "extraction_engine": "auto",
@@ -17203,6 +17207,7 @@ export interface operations {
                      *           "completed_at": null,
                      *           "confidence": null,
                      *           "created_at": "2026-03-01T09:30:00Z",
+                     *           "document": null,
                      *           "error": null,
                      *           "error_code": null,
                      *           "extraction_engine": "auto",
@@ -17239,6 +17244,7 @@ export interface operations {
                      *           "completed_at": null,
                      *           "confidence": null,
                      *           "created_at": "2026-03-01T09:30:00Z",
+                     *           "document": null,
                      *           "error": null,
                      *           "error_code": null,
                      *           "extraction_engine": "auto",
@@ -17272,6 +17278,7 @@ export interface operations {
                      *           "completed_at": null,
                      *           "confidence": null,
                      *           "created_at": "2026-03-01T09:30:00Z",
+                     *           "document": null,
                      *           "error": null,
                      *           "error_code": null,
                      *           "extraction_engine": "auto",
@@ -17775,6 +17782,7 @@ export interface operations {
                      *       "completed_at": null,
                      *       "confidence": null,
                      *       "created_at": "2026-03-01T09:30:00Z",
+                     *       "document": null,
                      *       "error": null,
                      *       "error_code": null,
                      *       "extraction_engine": "auto",
@@ -17893,6 +17901,7 @@ export interface operations {
                      *       "completed_at": null,
                      *       "confidence": null,
                      *       "created_at": "2026-03-01T09:30:00Z",
+                     *       "document": null,
                      *       "error": null,
                      *       "error_code": null,
                      *       "extraction_engine": "auto",
@@ -18250,6 +18259,7 @@ export interface operations {
                      *       "completed_at": null,
                      *       "confidence": null,
                      *       "created_at": "2026-03-01T09:30:00Z",
+                     *       "document": null,
                      *       "error": null,
                      *       "error_code": null,
                      *       "extraction_engine": "auto",

@@ -13,6 +13,7 @@ mod batch;
 mod cause;
 mod chain;
 mod changed;
+mod claims;
 mod execute;
 mod index;
 mod read;

@@ -214,13 +214,13 @@ async fn deleted_channels_are_found_before_and_after_the_read_model_shows_it() {
     };
     let first = held().await;
     assert!(deleted(first).await.is_empty());
-    world.writer.run::<Channel>(b, ChannelCommand::Delete).await;
+    world.writer.run::<Channel>(b, ChannelCommand::Delete { values: false }).await;
     assert_eq!(deleted(first).await, [b], "the read model does not show it");
     world.fold().await;
     assert_eq!(deleted(first).await, [b]);
     let second = held().await;
     assert!(deleted(second).await.is_empty(), "who holds this state sees it");
-    world.writer.run::<Channel>(a, ChannelCommand::Delete).await;
+    world.writer.run::<Channel>(a, ChannelCommand::Delete { values: false }).await;
     let mut both = vec![a, b];
     both.sort();
     assert_eq!(deleted(first.or_older(second)).await, both);
