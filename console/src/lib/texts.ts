@@ -1,5 +1,6 @@
 /** All texts of the console, by their keys. */
-import { pages } from './texts/pages';
+import { plant } from './texts/plant';
+import { services } from './texts/services';
 import { shared } from './texts/shared';
 
-export const texts = { ...shared, ...pages };
+export const texts = { ...shared, ...plant, ...services };

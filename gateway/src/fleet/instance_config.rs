@@ -1,5 +1,7 @@
 //! Configurations of plugin instances: sealed where they are stored, compared as the texts that clients send.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 use signalbox_domain::fleet::InstanceConfig;
 use signalbox_projections::fleet::queries::Instance;
@@ -7,7 +9,11 @@ use signalbox_sealing::Sealer;
 use uuid::Uuid;
 
 use super::{classes, redaction::Secrets};
-use crate::{fleet::services::FleetServices, problem::Problem};
+use crate::{
+    fleet::services::FleetServices,
+    problem::{Problem, ProblemKind},
+    services::replica::Database,
+};
 
 /// The configuration to store for a request of `config`, or `None` if it equals the known one. Texts are compared
 /// unsealed: sealing the same text twice yields different ones.
@@ -53,5 +59,34 @@ pub(super) async fn unseal(sealer: &Sealer, instance: &Instance) -> Result<Optio
             let opened = sealer.unseal(instance.row.id, sealed).await;
             Ok(Some(opened.map_err(|error| Problem::internal(&error))?.expose().to_owned()))
         }
+    }
+}
+
+/// Which values of a configuration for the class `id` are secret.
+pub(super) async fn secrets_of(database: &Database, id: &str) -> Result<Secrets, Problem> {
+    match classes::find(database, id).await {
+        Ok(offered) => Ok(Secrets::of(Some(offered.class.config_schema.as_str()))),
+        Err(problem) if problem.kind() == ProblemKind::NotFound => Ok(Secrets::of(None)),
+        Err(problem) => Err(problem),
+    }
+}
+
+/// The secrets of the classes in a list.
+#[derive(Default)]
+pub(super) struct Schemas(HashMap<String, Secrets>);
+
+impl Schemas {
+    /// Those of the class of `instance`.
+    pub(super) async fn secrets(
+        &mut self,
+        database: &Database,
+        instance: &Instance,
+    ) -> Result<&Secrets, Problem> {
+        let id = &instance.row.plugin_id;
+        let secrets = match self.0.remove(id) {
+            Some(known) => known,
+            None => secrets_of(database, id).await?,
+        };
+        Ok(self.0.entry(id.clone()).or_insert(secrets))
     }
 }

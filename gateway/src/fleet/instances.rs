@@ -1,4 +1,4 @@
-use std::{collections::HashMap, slice, sync::Arc};
+use std::{slice, sync::Arc};
 
 use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, TimeDelta, Utc};
@@ -24,7 +24,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::{
     channels, classes,
     controllers::{note_controller, sees_secrets},
-    instance_config::{changed_config, seal, unseal},
+    instance_config::{Schemas, changed_config, seal, secrets_of, unseal},
     own_events::{self, NamedOut, Removed},
     redaction::Secrets,
 };
@@ -416,30 +416,6 @@ async fn show_at(
     let secrets =
         if sees_secrets { None } else { Some(secrets_of(database, &instance.row.plugin_id).await?) };
     Ok((instance.row.version, InstanceOut::new(sealer, now, instance, mappings, secrets.as_ref()).await?))
-}
-
-/// Which values of a configuration for the class `id` are secret.
-async fn secrets_of(database: &Database, id: &str) -> Result<Secrets, Problem> {
-    match classes::find(database, id).await {
-        Ok(offered) => Ok(Secrets::of(Some(offered.class.config_schema.as_str()))),
-        Err(problem) if problem.kind() == ProblemKind::NotFound => Ok(Secrets::of(None)),
-        Err(problem) => Err(problem),
-    }
-}
-
-/// The secrets of the classes in a list.
-#[derive(Default)]
-struct Schemas(HashMap<String, Secrets>);
-
-impl Schemas {
-    async fn secrets(&mut self, database: &Database, instance: &Instance) -> Result<&Secrets, Problem> {
-        let id = &instance.row.plugin_id;
-        let secrets = match self.0.remove(id) {
-            Some(known) => known,
-            None => secrets_of(database, id).await?,
-        };
-        Ok(self.0.entry(id.clone()).or_insert(secrets))
-    }
 }
 
 pub(super) async fn find_past(

@@ -21,6 +21,9 @@ pub struct Extraction {
     pub pages_ocred: Vec<usize>,
     /// How sure all of it is, 0 to 1: 1 for text that was in the file.
     pub confidence: f32,
+    /// Whether a page took too long to be recognised, so that another time may give more.
+    #[serde(default)]
+    pub is_partial: bool,
     /// In the order in which they were applied.
     pub processors_applied: Vec<String>,
     /// Notes for the reader.

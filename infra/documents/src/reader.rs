@@ -19,7 +19,7 @@ use crate::{
     },
     extraction::{Extraction, Parsed, Searchable},
     failure::Failure,
-    layout,
+    layout::{self, PageContent},
     ocr::{Admitted, Link, Recogniser, Recognition, Remote, Tesseract},
     options::{Engine, OcrEngine, Options, Processor},
     placing, searchable,
@@ -297,6 +297,7 @@ fn finish(mut reading: Reading, options: &Options, mime_type: &str, engine: &str
     let wants = |processor| options.processors.contains(&processor);
     let mut pages_ocred = Vec::new();
     let mut confidence = 1.0;
+    let mut is_partial = false;
     let mut notes = Vec::new();
     let page_count;
     let write_pages = write::of_pages(options.output_format);
@@ -304,7 +305,10 @@ fn finish(mut reading: Reading, options: &Options, mime_type: &str, engine: &str
     let mut blocks = match reading.body {
         Body::Pages(pages) => {
             page_count = Some(pages.len());
-            let sure: f32 = pages.iter().map(|page| page.confidence.unwrap_or(1.0)).sum();
+            let sure =
+                |page: &PageContent| if page.is_left_out { 0.0 } else { page.confidence.unwrap_or(1.0) };
+            let sure: f32 = pages.iter().map(sure).sum();
+            is_partial = pages.iter().any(|page| page.is_left_out);
             confidence = sure / pages.len().max(1) as f32;
             pages_ocred.extend(pages.iter().filter(|page| page.confidence.is_some()).map(|page| page.number));
             notes.extend(pages.iter().map(|page| PageNote {
@@ -379,6 +383,7 @@ fn finish(mut reading: Reading, options: &Options, mime_type: &str, engine: &str
         page_count,
         pages_ocred,
         confidence,
+        is_partial,
         processors_applied,
         warnings: reading.warnings,
         passages: if options.passages { document.passages() } else { Vec::new() },

@@ -104,7 +104,8 @@ impl Texts {
         extraction: &Extraction,
         origin: &Origin,
     ) -> Result<(), TextError> {
-        let is_whole = extraction.processors_applied.len() == options.processors.len();
+        let is_whole =
+            extraction.processors_applied.len() == options.processors.len() && !extraction.is_partial;
         let fits = extraction.content.len() as u64 <= self.cache_bytes / LARGEST_PART;
         if !is_whole || !fits || self.cache_hours == 0 {
             return Ok(());

@@ -135,6 +135,7 @@ fn content(page: &Page<'_>, index: usize, may_recognise: bool) -> Result<PageRea
         images: objects.images,
         figures: Vec::new(),
         notes,
+        is_left_out: false,
         confidence: None,
         turns: 0,
         slope: 0.0,

@@ -54,6 +54,8 @@ pub struct PageContent {
     pub notes: Vec<String>,
     /// How sure recognition was, 0 to 1; none for text that was in the file.
     pub confidence: Option<f32>,
+    /// Whether it took too long to be recognised.
+    pub is_left_out: bool,
     /// Quarter turns clockwise by which the page was turned to be read.
     pub turns: u32,
     /// By which lines fell to the right before they were made level; of the turned page.

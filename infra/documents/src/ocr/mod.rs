@@ -176,6 +176,9 @@ impl<'a> Recognition<'a> {
         }
         for page in recogniser.left_out() {
             warnings.push(tesseract::left_out(page));
+            if let Some(page) = page.checked_sub(1).and_then(|index| pages.get_mut(index)) {
+                page.is_left_out = true;
+            }
         }
         self.begun = 0;
         Ok(Some(recogniser.name()))
