@@ -68,7 +68,7 @@ async fn a_rule_that_is_not_shown_yet_is_disabled_with_its_event() {
     let silent = admin.post(rules::RULES, silent).await.expect(201);
     admin.delete(&event_path(&boiler)).await.expect(200);
     held.rollback().await.unwrap();
-    world.admin.until(rules::path(&silent), |rule| rule["enabled"] == false).await;
+    assert!(!is_enabled(&world, &silent).await);
     world.finish().await;
 }
 

@@ -66,19 +66,6 @@ async fn an_alarm_is_pending_fires_and_is_cleared_by_time() {
 }
 
 #[tokio::test]
-async fn an_alarm_acts_by_the_condition_that_held_when_the_rule_is_changed_at_once() {
-    let world = standing().await;
-    let boiler = event(&world, "boiler").await;
-    let rule = rule(&world, &boiler, json!({})).await;
-    send(&world.admin, &boiler, [50.0]).await;
-    world.admin.put(&rules::path(&rule), json!({"threshold": 100})).await.expect(200);
-    let entry = world.admin.until("/api/v1/logging?source=rules".to_owned(), |page| page["total"] == 1).await;
-    assert_eq!(entry["data"][0]["content"], "boiler = 50 is greater than 10: too hot");
-    assert_eq!(firings(&world).await[0]["threshold"], 10.0);
-    world.finish().await;
-}
-
-#[tokio::test]
 async fn a_silent_channel_raises_an_alarm_until_its_next_value() {
     let world = standing().await;
     let boiler = event(&world, "boiler").await;

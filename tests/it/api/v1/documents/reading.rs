@@ -1,6 +1,6 @@
 use serde_json::{Value, json};
 
-use super::{EXTRACT, sample, send, text, world};
+use super::{EXTRACT, document, sample, send, text, world};
 use crate::harness::{Client, sha256};
 
 const TITLE: &str = "Prüfbericht der Weiche";
@@ -143,7 +143,7 @@ async fn a_scan_on_a_page_as_large_as_a_house_is_recognised() {
         let at = scan.windows(size.len()).position(|part| part == size.as_bytes()).unwrap();
         scan[at..at + size.len()].copy_from_slice(other.as_bytes());
     }
-    let read = send(&world.admin, EXTRACT, "scan.pdf", &scan).await.expect(200);
+    let read = document(&world.admin, "scan.pdf", &scan).await;
     let text = read["content"].as_str().unwrap();
     for word in ["Instandsetzung", "Backenschienen", "Stellkraft"] {
         assert!(text.contains(word), "{word}: {read}");

@@ -38,7 +38,8 @@ class Plugin(DevicePlugin):
             file.seek(0)
             self.count = sum(line.startswith("read") for line in file)
 
-    async def _do_disconnect(self): pass
+    async def _do_disconnect(self):
+        self.note("let_go", 0)
 
     async def _do_read(self, channel_id):
         if os.path.exists(self.config.file + ".broken"):
@@ -305,10 +306,12 @@ async fn of_two_controllers_one_runs_an_instance_and_the_other_takes_over() {
     plug.pull_out();
     clock.advance(TimeDelta::seconds(31));
     eventually(seconds(60), async || bench.is_read_twice()).await;
+    let before = bench.notes("let_go").len();
     plug.put_in();
-    // The first one finds that it was replaced, and sends what it has measured.
-    let written = bench.notes("written").len();
-    eventually(seconds(60), async || bench.notes("written").len() > written).await;
+    // The first one finds that it was replaced, and lets go; the outputs are the second one's.
+    let written = bench.notes("written");
+    eventually(seconds(60), async || bench.notes("let_go").len() > before).await;
+    assert_eq!(bench.notes("written"), written);
     assert_eq!(bench.status().await, "connected");
     second.stop().await;
     eventually(seconds(60), async || bench.status().await == "connected").await;
