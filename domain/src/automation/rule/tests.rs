@@ -362,7 +362,7 @@ fn a_rule_with_an_alarm_does_not_fire_on_values() {
 #[test]
 fn an_alarm_acts_by_the_condition_that_held() {
     let mut alarming = rule(RuleSpec { alarm: Some(AlarmSpec::default()), ..spec() });
-    let changes = RuleChanges { threshold: Some(100.0), ..Default::default() };
+    let changes = RuleChanges { threshold: Some(9.0), ..Default::default() };
     change(&mut alarming, changes, 8).unwrap();
     let condition = Some(spec().condition);
     let command = RuleCommand::Act { reading: reading(8, 0, 11.0, at(0)), alarm: fired(1), condition };

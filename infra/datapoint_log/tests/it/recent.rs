@@ -68,10 +68,12 @@ async fn a_value_is_recognised_for_24_hours() {
 #[tokio::test]
 async fn a_reservation_that_hangs_lets_the_next_one_on() {
     let pool = database().await;
+    reserve(&pool, id(1), &[point(0, 0.5)], noon()).await.unwrap();
     let mut table = signalbox_database::begin(&pool, "BEGIN").await.unwrap();
-    sqlx::query("LOCK TABLE ops.recent_cells IN ACCESS EXCLUSIVE MODE").execute(&mut *table).await.unwrap();
-    let (given, next) = ([point(0, 0.5)], [point(1, 0.5)]);
-    let mut hung = std::pin::pin!(reserve(&pool, id(1), &given, noon()));
+    sqlx::query("LOCK TABLE ops.recent_cells IN EXCLUSIVE MODE").execute(&mut *table).await.unwrap();
+    // One value is there, so that it takes several statements.
+    let (given, next) = ([point(0, 0.5), point(0, 0.7)], [point(1, 0.5)]);
+    let mut hung = std::pin::pin!(reserve(&pool, id(2), &given, noon()));
     let waits =
         "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'ops.recent_cells'::regclass)";
     let has_locks =
@@ -83,7 +85,7 @@ async fn a_reservation_that_hangs_lets_the_next_one_on() {
     // It is not polled any more.
     table.rollback().await.unwrap();
     let begun = Instant::now();
-    let reserved = reserve(&pool, id(2), &next, noon()).await.unwrap();
+    let reserved = reserve(&pool, id(3), &next, noon()).await.unwrap();
     assert_eq!(reserved, Reserved { new: next.to_vec(), unfinished: Vec::new() });
     assert!(begun.elapsed() < Class::Interactive.idle_in_transaction_timeout(), "{begun:?}");
     hung.await.unwrap_err();

@@ -321,5 +321,6 @@ async fn nothing_is_removed_while_a_channel_is_set_aside() {
         "{refused:?}"
     );
     assert_eq!(logged_days(&log).await, 7);
+    sqlx::query("DELETE FROM read.poisonous_events").execute(&log.pool).await.unwrap();
     world.servers.finish().await;
 }

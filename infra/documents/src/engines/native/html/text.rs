@@ -16,6 +16,9 @@ pub(super) fn text_of(element: ElementRef<'_>) -> String {
             Edge::Open(node) => (node, true),
             Edge::Close(node) => (node, false),
         };
+        if node.id() == element.id() {
+            continue;
+        }
         match node.value() {
             Node::Text(piece) if opens && hidden == 0 => push_collapsed(&mut text, piece),
             Node::Element(inner) => match inner.name() {
@@ -25,7 +28,7 @@ pub(super) fn text_of(element: ElementRef<'_>) -> String {
                     let piece = text.split_off(scripts.pop().unwrap_or(text.len()));
                     text.push_str(&Script::set(Script::of(name), &piece));
                 }
-                name if name == "br" || (is_block(name) && node.id() != element.id()) => {
+                name if name == "br" || is_block(name) => {
                     push_collapsed(&mut text, " ");
                 }
                 _ => {}
