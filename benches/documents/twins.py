@@ -25,6 +25,7 @@ NUMBER = re.compile(rf"^(({DIVISION}) )?(第 )?([a-z]|[ivx]+|\d+)( (\d+|章))*( 
 BESIDES = """//script | //style | //nav | //*[contains(@class, 'navheader') or contains(@class, 'navfooter') or contains(@class, 'toc')
     or contains(@class, 'toctree') or contains(@class, 'headerlink') or contains(@class, 'sphinxsidebar') or contains(@class, 'related')]"""
 SKIPPED = re.compile(r"genindex|search|/index-|/contents")
+PAGE = re.compile(r"\d+|[ivxl]+")
 # An item is known by its first words: what follows it may be part of it or not.
 ITEM_WORDS = 6
 # Share of the cells of a table that the pages have, below which it is a false one.
@@ -40,6 +41,12 @@ def tokens(text):
 def heading(text):
     """A heading without its number, which not every form of a book has."""
     return NUMBER.sub("", " ".join(tokens(text)))
+
+
+def is_of_contents(text, headings):
+    """Whether an item is a line of the contents, which the pages have as navigation, and which is left out of them."""
+    title, _, page = heading(text).rpartition(" ")
+    return title in headings and bool(PAGE.fullmatch(page))
 
 
 def item(text):
@@ -123,13 +130,14 @@ def measure(program, folder):
                 continue
             document, own = json.loads(answers["json"][1]["content"]), answers["plaintext"][1]["content"]
             words, found = tokens(text), collections.defaultdict(list)
-            known = collections.Counter(cells)
+            known, titles = collections.Counter(cells), set(headings)
             false_tables = tables = 0
             for block in document["blocks"]:
                 if block["block_type"] == "heading":
                     found["headings"].append(heading(block["content"]))
                 elif block["block_type"] == "list":
-                    found["items"] += [item(entry["text"]) for entry in block["metadata"]["items"]]
+                    texts = [entry["text"] for entry in block["metadata"]["items"]]
+                    found["items"] += [item(text) for text in texts if not is_of_contents(text, titles)]
                 elif block["block_type"] == "table":
                     inside = list(filter(None, (" ".join(tokens(cell)) for row in block["metadata"]["rows"] for cell in row)))
                     found["cells"] += inside

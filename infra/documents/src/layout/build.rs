@@ -1,5 +1,7 @@
 //! Groups become blocks, and what a column or page has cut in two is joined.
 
+use std::{collections::HashMap, ops::RangeInclusive};
+
 use signalbox_pdf::Area;
 
 use super::{
@@ -18,6 +20,10 @@ const LEVELS: usize = 6;
 const SAME: f32 = 0.06;
 /// Items whose markers are no further apart are of one level, in points.
 const LEVEL: f32 = 4.0;
+/// How often a text stands as a label before it is one.
+const LABELS: usize = 3;
+/// How far a label stands to the right of the headings, in points: a column would stand further.
+const LABEL_INDENT: RangeInclusive<f64> = 3.0..=60.0;
 
 /// A block that is not finished.
 struct Draft {
@@ -238,8 +244,29 @@ impl<'a> Builder<'a> {
         !is_image && (draft.size == 0.0 || draft.size >= 0.92 * self.usual.size)
     }
 
+    /// Makes text of bold lines that stand again and again in boxes: "Note", "Tip" and "Warning" head no part of a document.
+    fn find_labels(&mut self) {
+        let mut labels: HashMap<String, Vec<usize>> = HashMap::new();
+        let mut headings_left = None;
+        for (index, draft) in self.drafts.iter().enumerate() {
+            let Content::Heading { text, .. } = &draft.content else { continue };
+            let Some(left) = draft.places.first().map(|place| place.bbox[0]) else { continue };
+            if self.usual.is_large(draft.size) || depth_of(text).is_some() {
+                headings_left = Some(left);
+            } else if headings_left.is_some_and(|headings| LABEL_INDENT.contains(&(left - headings))) {
+                labels.entry(text.clone()).or_default().push(index);
+            }
+        }
+        for (text, places) in labels.into_iter().filter(|(_, places)| places.len() >= LABELS) {
+            for index in places {
+                self.drafts[index].content = Content::Paragraph(text.clone());
+            }
+        }
+    }
+
     /// The blocks, with the levels of headings known.
     pub(super) fn finish(mut self) -> Vec<Block> {
+        self.find_labels();
         let mut styles: Vec<(f32, bool)> = Vec::new();
         for draft in self.drafts.iter().filter(|draft| matches!(draft.content, Content::Heading { .. })) {
             if !styles.iter().any(|style| is_same(*style, (draft.size, draft.bold))) {

@@ -82,7 +82,7 @@ impl Usual {
         if !has_letters || letters > 240 || lines.len() > 4 || first.is_margin {
             return false;
         }
-        if self.is_large(first) {
+        if self.is_large(first.size) {
             return true;
         }
         let bold = first.bold && !self.bold && first.size >= self.size * 0.95;
@@ -91,13 +91,14 @@ impl Usual {
             && !lines.last().is_some_and(|line| line.ends_with(&['.', ',', ';', ':']))
     }
 
-    fn is_large(&self, line: &Line) -> bool {
-        line.size >= self.size * 1.14
+    /// Whether letters of this size are larger than those of running text.
+    pub(super) fn is_large(&self, size: f32) -> bool {
+        size >= self.size * 1.14
     }
 
     /// Whether `line` is set off from running text.
     fn is_larger(&self, line: &Line) -> bool {
-        self.is_large(line) || (line.bold && !self.bold)
+        self.is_large(line.size) || (line.bold && !self.bold)
     }
 
     /// The marker of `line`, unless its look is that of a heading with a number.
@@ -105,7 +106,7 @@ impl Usual {
         let marker = list::marker_of(line)?;
         let is_dash = line.words.first().is_some_and(|word| marker::is_dash(&word.text));
         let is_item = match marker {
-            Marker::Bullet => !is_dash || !self.is_large(line),
+            Marker::Bullet => !is_dash || !self.is_large(line.size),
             Marker::Number(_) => !self.is_larger(line),
         };
         is_item.then_some(marker)
@@ -138,7 +139,7 @@ pub(crate) fn groups(lines: Vec<Line>, usual: Usual) -> Vec<Group> {
 /// Makes items of bold lines that count on from each other: between headings, there is text.
 fn count_items(groups: &mut [Group], usual: Usual) {
     let counted = |group: &Group| match (group.kind, list::marker_of(&group.lines[0])) {
-        (Kind::Text, Some(Marker::Number(number))) if !usual.is_large(&group.lines[0]) => {
+        (Kind::Text, Some(Marker::Number(number))) if !usual.is_large(group.lines[0].size) => {
             Some((number, group.lines[0].area.left))
         }
         _ => None,

@@ -400,6 +400,24 @@ mod tests {
     }
 
     #[test]
+    fn labels_of_boxes_are_no_headings() {
+        let mut page = page();
+        for part in 0..3 {
+            let baseline = 60.0 + 240.0 * part as f32;
+            write(&mut page, &format!("{} Pumps", part + 1), 50.0, baseline, 10.0, true);
+            write_text(&mut page, baseline + 20.0);
+            write(&mut page, "Parts", 50.0, baseline + 80.0, 10.0, true);
+            write_text(&mut page, baseline + 100.0);
+            write(&mut page, "Note", 60.0, baseline + 160.0, 10.0, true);
+            write(&mut page, "the valve stops it", 60.0, baseline + 180.0, 10.0, false);
+        }
+        let blocks = analyse(vec![page]).blocks;
+        let headings = blocks.iter().filter(|block| matches!(block.content, Content::Heading { .. }));
+        let headings: Vec<_> = headings.map(Block::text).collect();
+        assert_eq!(headings, ["1 Pumps", "Parts", "2 Pumps", "Parts", "3 Pumps", "Parts"]);
+    }
+
+    #[test]
     fn bold_items_are_no_headings() {
         for (markers, is_ordered) in [(["1.", "2."], true), (["•", "•"], false)] {
             let mut page = page();
