@@ -244,22 +244,33 @@ impl<'a> Builder<'a> {
         !is_image && (draft.size == 0.0 || draft.size >= 0.92 * self.usual.size)
     }
 
-    /// Makes text of bold lines that stand again and again in boxes: "Note", "Tip" and "Warning" head no part of a document.
+    /// Makes text of lines that look like headings and stand again and again in boxes, further right than headings that stand once:
+    /// "Note", "Tip" and "Warning" head no part of a document.
     fn find_labels(&mut self) {
-        let mut labels: HashMap<String, Vec<usize>> = HashMap::new();
+        let mut often: HashMap<&str, usize> = HashMap::new();
+        for draft in &self.drafts {
+            if let Content::Heading { text, .. } = &draft.content {
+                *often.entry(text).or_default() += 1;
+            }
+        }
+        let mut labels: HashMap<&str, Vec<usize>> = HashMap::new();
         let mut headings_left = None;
         for (index, draft) in self.drafts.iter().enumerate() {
             let Content::Heading { text, .. } = &draft.content else { continue };
             let Some(left) = draft.places.first().map(|place| place.bbox[0]) else { continue };
-            if self.usual.is_large(draft.size) || depth_of(text).is_some() {
-                headings_left = Some(left);
+            if often.get(text.as_str()).is_none_or(|times| *times < LABELS) {
+                // Bold lines may be of boxes and tables, too.
+                if self.usual.is_large(draft.size) || depth_of(text).is_some() {
+                    headings_left = Some(left);
+                }
             } else if headings_left.is_some_and(|headings| LABEL_INDENT.contains(&(left - headings))) {
-                labels.entry(text.clone()).or_default().push(index);
+                labels.entry(text).or_default().push(index);
             }
         }
-        for (text, places) in labels.into_iter().filter(|(_, places)| places.len() >= LABELS) {
-            for index in places {
-                self.drafts[index].content = Content::Paragraph(text.clone());
+        let labels = labels.into_values().filter(|places| places.len() >= LABELS);
+        for index in labels.flatten().collect::<Vec<_>>() {
+            if let Content::Heading { text, .. } = &mut self.drafts[index].content {
+                self.drafts[index].content = Content::Paragraph(std::mem::take(text));
             }
         }
     }
