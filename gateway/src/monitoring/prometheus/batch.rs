@@ -86,11 +86,11 @@ impl Batch {
                     batch.histograms += series.histograms.len() as u64;
                     let named = batch.write_name(&request.symbols, &series.labels_refs);
                     let samples = series.samples.iter().copied().map(Ok);
-                    // Samples in memory are readable.
-                    let _ = match named {
+                    let added = match named {
                         Ok(()) => batch.add(place, samples),
                         Err(reason) => batch.leave_out(place, reason, samples),
                     };
+                    added.map_err(|Unreadable| unreadable("an io.prometheus.write.v2.Request"))?;
                     batch.check_size()?;
                 }
             }
