@@ -154,16 +154,13 @@ impl Batch {
             };
             let series = match of_head.series(place, field) {
                 Some(series) => series,
-                None if self.series.len() == MAX_SERIES => {
-                    self.values.truncate(before);
-                    return Err("the request has too many series before it");
-                }
-                None => {
-                    [head, " ", field].iter().for_each(|part| self.series.write(part.as_bytes()));
-                    let series = self.series.end();
-                    of_head.add(field, series);
-                    series
-                }
+                None => match add_series(&mut self.series, head, field) {
+                    Ok(series) => of_head.add(field, series),
+                    Err(fault) => {
+                        self.values.truncate(before);
+                        return Err(fault);
+                    }
+                },
             };
             self.values.push(SeriesValue { series, time, value });
         }
@@ -198,10 +195,20 @@ impl<'a> OfHead<'a> {
         }
     }
 
-    fn add(&mut self, field: &'a str, series: usize) {
+    fn add(&mut self, field: &'a str, series: usize) -> usize {
         self.in_order.push((field, series));
         self.by_name.insert(field, series);
+        series
     }
+}
+
+/// Names another series, and returns its index.
+fn add_series(series: &mut SeriesKeys, head: &str, field: &str) -> Result<usize, &'static str> {
+    if series.len() == MAX_SERIES {
+        return Err("the request has too many series before it");
+    }
+    series.write(&[head.as_bytes(), b" ", field.as_bytes()])?;
+    Ok(series.end())
 }
 
 /// A series is written as in its lines: measurement, tags, a space and the name of the field.
@@ -346,6 +353,15 @@ mod tests {
         assert_eq!(batch.faults, [(3, "the request has too many series before it")]);
         assert_eq!((batch.values.len(), batch.lines_of_values.len()), (19_999, 19_999));
         assert_eq!(batch.lines_of_values.last(), Some(&4));
+    }
+
+    #[test]
+    fn of_a_line_with_too_long_labels_nothing_is_taken() {
+        let fields: Vec<_> = (0..10_000).map(|number| format!("f{number}=1")).collect();
+        let long = |bytes: usize| format!("m,a={} {}\n", "x".repeat(bytes), fields.join(","));
+        let batch = read(&[long(15 << 20), "m v=1\n".to_owned(), long(60 << 10)].concat());
+        assert_eq!(batch.faults.iter().map(|(line, _)| *line).collect::<Vec<_>>(), [1, 3]);
+        assert_eq!((batch.values.len(), batch.lines_of_values.as_slice()), (1, &[2][..]));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use signalbox_domain::monitoring::Labels;
 
 use super::{
     fields::{Content, Fields, Unreadable},
-    messages::{Label, RequestV2, Sample, TimeSeries},
+    messages::{Label, Sample, TimeSeries, TimeSeriesV2},
 };
 use crate::{
     monitoring::ingestion::{Notation, SeriesKeys, SeriesValue},
@@ -19,6 +19,8 @@ use crate::{
 pub(super) const MAX_BYTES: usize = 8 << 20;
 /// Samples of a request at most.
 const MAX_SAMPLES: usize = 100_000;
+/// Symbols of a request at most: each of its series may have four pairs of its own.
+const MAX_SYMBOLS: usize = 8 * MAX_SAMPLES;
 /// Characters of the name of a series in an answer at most.
 const MAX_NAME: usize = 200;
 /// The label that names a metric.
@@ -61,7 +63,7 @@ pub(super) struct Fault {
 impl Batch {
     /// Reads a request that is compressed by snappy.
     pub(super) fn read(body: &[u8], version: Version) -> Result<Self, Problem> {
-        let message = decompressed(body)?;
+        let message = decompressed(body, MAX_BYTES)?;
         let mut batch = Self {
             series: SeriesKeys::new(&NOTATION),
             values: Vec::new(),
@@ -80,17 +82,11 @@ impl Batch {
                 }
             }
             Version::Two => {
-                let request = RequestV2::decode(message.as_slice());
-                let request = request.map_err(|_| unreadable("an io.prometheus.write.v2.Request"))?;
-                for (place, series) in request.timeseries.iter().enumerate() {
-                    batch.histograms += series.histograms.len() as u64;
-                    let named = batch.write_name(&request.symbols, &series.labels_refs);
-                    let samples = series.samples.iter().copied().map(Ok);
-                    let added = match named {
-                        Ok(()) => batch.add(place, samples),
-                        Err(reason) => batch.leave_out(place, reason, samples),
-                    };
-                    added.map_err(|Unreadable| unreadable("an io.prometheus.write.v2.Request"))?;
+                let unreadable = |Unreadable| unreadable("an io.prometheus.write.v2.Request");
+                let symbols = read_symbols(&message)?.map_err(unreadable)?;
+                for (place, series) in messages(&message, 5).enumerate() {
+                    let series = series.and_then(|series| batch.add_version_2(place, series, &symbols));
+                    series.map_err(unreadable)?;
                     batch.check_size()?;
                 }
             }
@@ -100,19 +96,29 @@ impl Batch {
 
     /// Adds a `prometheus.TimeSeries` as it is written. The bytes of its labels name it.
     fn add_written(&mut self, place: usize, series: &[u8]) -> Result<(), Unreadable> {
+        let mut named = Ok(());
         for field in Fields(series) {
             let field = field?;
             match field.tag {
-                1 => self.series.write(field.written),
+                1 => named = named.and_then(|()| self.series.write(&[field.written])),
                 4 => self.histograms += 1,
                 _ => {}
             }
         }
-        self.add(place, messages(series, 2).map(|sample| sample.and_then(read_sample)))
+        let samples = messages(series, 2).map(|sample| sample.and_then(read_sample));
+        self.add(place, named, samples)
+    }
+
+    /// Adds an `io.prometheus.write.v2.TimeSeries`, whose labels are among `symbols`.
+    fn add_version_2(&mut self, place: usize, series: &[u8], symbols: &[&[u8]]) -> Result<(), Unreadable> {
+        let series = TimeSeriesV2::decode(series).map_err(|_| Unreadable)?;
+        self.histograms += series.histograms.len() as u64;
+        let named = self.write_name(symbols, &series.labels_refs);
+        self.add(place, named, series.samples.iter().copied().map(Ok))
     }
 
     /// Writes the labels that `refs` names in pairs as version 1 does, as the name of the next series.
-    fn write_name(&mut self, symbols: &[Vec<u8>], refs: &[u32]) -> Result<(), &'static str> {
+    fn write_name(&mut self, symbols: &[&[u8]], refs: &[u32]) -> Result<(), &'static str> {
         let symbol = |place: u32| symbols.get(place as usize);
         for pair in refs.chunks(2) {
             let pair = if let [name, value] = *pair { symbol(name).zip(symbol(value)) } else { None };
@@ -120,20 +126,25 @@ impl Batch {
                 self.series.discard();
                 return Err("its labels_refs do not name symbols in pairs");
             };
-            write_label(&mut self.series, name, value);
+            write_label(&mut self.series, name, value)?;
         }
         Ok(())
     }
 
-    /// Adds the samples of the series at `place` of the request, whose name is written.
+    /// Adds the samples of the series at `place` of the request, which is `named` if its name is written.
     fn add(
         &mut self,
         place: usize,
+        named: Result<(), &'static str>,
         samples: impl Iterator<Item = Result<Sample, Unreadable>>,
     ) -> Result<(), Unreadable> {
+        if let Err(reason) = named {
+            return self.leave_out(place, reason, samples);
+        }
         let (before, series) = (self.values.len(), self.series.len());
         let mut untimed = 0;
-        for sample in samples {
+        // A request with more is refused as a whole.
+        for sample in samples.take(MAX_SAMPLES + 1) {
             let sample = sample?;
             match DateTime::from_timestamp_millis(sample.timestamp) {
                 _ if !sample.value.is_finite() => self.not_numbers += 1,
@@ -167,13 +178,15 @@ impl Batch {
     ) -> Result<(), Unreadable> {
         let finite = samples.flatten().filter(|sample| sample.value.is_finite()).count();
         self.samples += finite;
-        let (series, reason) = (String::new(), reason.to_owned());
-        self.faults.insert(place, Fault { series, reason, refused: finite, samples: finite });
+        if finite > 0 {
+            let (series, reason) = (String::new(), reason.to_owned());
+            self.faults.insert(place, Fault { series, reason, refused: finite, samples: finite });
+        }
         Ok(())
     }
 
     fn check_size(&self) -> Result<(), Problem> {
-        if self.values.len() <= MAX_SAMPLES {
+        if self.samples <= MAX_SAMPLES {
             return Ok(());
         }
         let detail = format!("the request has more than {MAX_SAMPLES} samples: send fewer at once");
@@ -215,21 +228,30 @@ fn read_sample(bytes: &[u8]) -> Result<Sample, Unreadable> {
     Ok(sample)
 }
 
-/// Writes a label as a `prometheus.TimeSeries` has it.
-fn write_label(key: &mut SeriesKeys, name: &[u8], value: &[u8]) {
-    let mut label = Vec::with_capacity(name.len() + value.len() + 8);
-    add_field(&mut label, 1, name);
-    add_field(&mut label, 2, value);
-    let mut written = Vec::with_capacity(label.len() + 4);
-    add_field(&mut written, 1, &label);
-    key.write(&written);
+/// The symbols of a `RequestV2`, in place.
+fn read_symbols(message: &[u8]) -> Result<Result<Vec<&[u8]>, Unreadable>, Problem> {
+    let symbols: Result<Vec<_>, _> = messages(message, 4).take(MAX_SYMBOLS + 1).collect();
+    match &symbols {
+        Ok(symbols) if symbols.len() > MAX_SYMBOLS => Err(Problem::too_large(format!(
+            "the request has more than {MAX_SYMBOLS} symbols: send fewer series at once"
+        ))),
+        _ => Ok(symbols),
+    }
 }
 
-fn add_field(message: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
-    message.push(tag << 3 | 2);
+/// Writes a label as a `prometheus.TimeSeries` has it.
+fn write_label(key: &mut SeriesKeys, name: &[u8], value: &[u8]) -> Result<(), &'static str> {
+    let (before_name, before_value) = (begin_of_field(1, name.len()), begin_of_field(2, value.len()));
+    let length = before_name.len() + name.len() + before_value.len() + value.len();
+    key.write(&[&begin_of_field(1, length), &before_name, name, &before_value, value])
+}
+
+/// Tag and length of a field of `length` bytes.
+fn begin_of_field(tag: u8, length: usize) -> Vec<u8> {
+    let mut written = vec![tag << 3 | 2];
     // There is room in memory.
-    let _ = prost::encode_length_delimiter(bytes.len(), message);
-    message.extend_from_slice(bytes);
+    let _ = prost::encode_length_delimiter(length, &mut written);
+    written
 }
 
 /// A name of a series for an answer: labels may be long.
@@ -244,11 +266,11 @@ fn unreadable(what: &str) -> Problem {
     Problem::malformed(format!("the body is not {what}"))
 }
 
-/// A body that is compressed by snappy.
-pub(super) fn decompressed(body: &[u8]) -> Result<Vec<u8>, Problem> {
+/// A body that is compressed by snappy, of at most `most` bytes without that.
+pub(super) fn decompressed(body: &[u8], most: usize) -> Result<Vec<u8>, Problem> {
     let bytes = snap::raw::decompress_len(body).map_err(|_| unreadable("compressed by snappy"))?;
-    if bytes > MAX_BYTES {
-        return Err(Problem::too_large(format!("the decompressed body is larger than {MAX_BYTES} bytes")));
+    if bytes > most {
+        return Err(Problem::too_large(format!("the decompressed body is larger than {most} bytes")));
     }
     let message = snap::raw::Decoder::new().decompress_vec(body);
     message.map_err(|_| unreadable("compressed by snappy"))
@@ -306,15 +328,20 @@ pub(super) fn as_promql(labels: &Labels) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::messages::{NotTaken, TimeSeriesV2},
-        *,
-    };
+    use super::{super::messages::NotTaken, *};
 
     #[derive(Clone, PartialEq, Message)]
     struct WriteRequest {
         #[prost(message, repeated, tag = "1")]
         timeseries: Vec<TimeSeries>,
+    }
+
+    #[derive(Clone, PartialEq, Message)]
+    struct RequestV2 {
+        #[prost(bytes = "vec", repeated, tag = "4")]
+        symbols: Vec<Vec<u8>>,
+        #[prost(message, repeated, tag = "5")]
+        timeseries: Vec<TimeSeriesV2>,
     }
 
     fn zipped(message: &impl Message) -> Vec<u8> {
@@ -415,6 +442,38 @@ mod tests {
         assert_eq!(names(&batch), ["up{job=\"a\"}"]);
         assert_eq!((batch.series.len(), batch.histograms), (1, 3));
         assert_eq!(batch.faults.keys().copied().collect::<Vec<_>>(), [1, 2]);
+    }
+
+    #[test]
+    fn long_symbols_that_are_named_again_and_again_are_refused_series_by_series() {
+        let symbols = vec![NAME.into(), b"up".to_vec(), b"job".to_vec(), vec![b'x'; 4 << 20]];
+        let one = |labels_refs: Vec<u32>| TimeSeriesV2 {
+            labels_refs,
+            samples: vec![Sample { value: 1.0, timestamp: 1000 }],
+            histograms: Vec::new(),
+        };
+        let many = std::iter::repeat_n(3, 2_000_000).collect();
+        let timeseries = vec![one(vec![0, 1, 2, 3]), one(many), one(vec![0, 1]), one([2, 1].repeat(100_000))];
+        let batch = Batch::read(&zipped(&RequestV2 { symbols, timeseries }), Version::Two).unwrap();
+        assert_eq!(names(&batch), ["up"]);
+        assert_eq!(batch.faults.keys().copied().collect::<Vec<_>>(), [0, 1, 3]);
+        let nothing = TimeSeriesV2 { labels_refs: vec![9], samples: Vec::new(), histograms: Vec::new() };
+        let nothing = RequestV2 { symbols: Vec::new(), timeseries: vec![nothing; 10] };
+        assert!(Batch::read(&zipped(&nothing), Version::Two).unwrap().faults.is_empty());
+    }
+
+    #[test]
+    fn too_many_samples_are_refused() {
+        let samples = |count: usize| vec![(0.0, 0); count];
+        let read = |counts: &[usize], name: &str| {
+            let timeseries = counts.iter().map(|count| series(&[(name, "a")], &samples(*count))).collect();
+            Batch::read(&zipped(&WriteRequest { timeseries }), Version::One)
+        };
+        assert_eq!(read(&[MAX_SAMPLES - 1, 1], NAME).unwrap().samples, MAX_SAMPLES);
+        for counts in [&[MAX_SAMPLES, 1][..], &[4_000_000]] {
+            assert!(read(counts, NAME).unwrap_err().detail().contains("more than"));
+        }
+        assert!(read(&[MAX_SAMPLES, 1], &"x".repeat(80 << 10)).is_err());
     }
 
     #[test]

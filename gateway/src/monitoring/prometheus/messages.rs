@@ -37,15 +37,7 @@ pub(super) struct Sample {
 #[derive(Clone, Copy, PartialEq, Message)]
 pub(super) struct NotTaken {}
 
-/// `io.prometheus.write.v2.Request`, version 2.0. Labels are pairs of places in `symbols`.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct RequestV2 {
-    #[prost(bytes = "vec", repeated, tag = "4")]
-    pub(super) symbols: Vec<Vec<u8>>,
-    #[prost(message, repeated, tag = "5")]
-    pub(super) timeseries: Vec<TimeSeriesV2>,
-}
-
+/// `io.prometheus.write.v2.TimeSeries`. Labels are pairs of places among the symbols of its request.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct TimeSeriesV2 {
     #[prost(uint32, repeated, tag = "1")]

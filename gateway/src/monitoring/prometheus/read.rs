@@ -37,6 +37,8 @@ use crate::{
     shares::{Full, Share},
 };
 
+/// Bytes of a request at most, decompressed: each two of them may be a matcher, which takes dozens in memory.
+const MAX_BYTES: usize = 1 << 20;
 /// Queries of a request at most.
 const MAX_QUERIES: usize = 100;
 /// Samples of an answer that is not streamed at most.
@@ -67,7 +69,7 @@ pub(in crate::monitoring) async fn read(
     request: Request,
 ) -> Result<Response, Problem> {
     let body = read_body(request).await?;
-    let message = decompressed(&body)?;
+    let message = decompressed(&body, MAX_BYTES)?;
     let request = ReadRequest::decode(message.as_slice())
         .map_err(|_| Problem::malformed("the body is not a prometheus.ReadRequest"))?;
     if request.queries.len() > MAX_QUERIES {
