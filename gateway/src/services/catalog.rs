@@ -249,7 +249,7 @@ impl Catalogs {
         } else {
             Catalog { revision, labelling: current.labelling + 1, ..Catalog::default() }
         };
-        for row in channels_since(&self.pool, current.newest).await? {
+        for row in channels_since(&self.pool, next.newest).await? {
             next.take_in(row);
         }
         next.experiments = experiment_spans(&self.pool).await?;

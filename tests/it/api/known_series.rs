@@ -1,13 +1,15 @@
 //! Series that a gateway has seen before: it finds their channels by the bytes that name them, and must not find one that has changed.
 
+use chrono::TimeDelta;
 use reqwest::Method;
 use serde_json::json;
+use signalbox_clock::Clock;
 
 use super::{
     prometheus::{series, write},
     v1::datapoints::listed,
 };
-use crate::harness::{Answer, Client, World, eventually, seconds};
+use crate::harness::{Answer, Client, World, eventually, seconds, signalbox};
 
 /// A way in whose values name their series by labels.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +59,27 @@ async fn values(client: &Client, id: &str) -> Vec<f64> {
     let (mut values, _) = listed(client, &format!("page_size=100&event_public_id={id}")).await;
     values.sort_by(f64::total_cmp);
     values
+}
+
+/// The gateway's catalog keeps what it knew, also where no event comes after the rebuild.
+#[tokio::test]
+async fn channels_are_known_after_a_rebuild_of_their_read_model() {
+    let clock = Clock::manual(Clock::system().now());
+    let world = World::at(clock.clone(), |_| {}).await;
+    let here = world.at_one_gateway();
+    for way in WAYS {
+        assert_eq!(way.send(&here, "m", &[1]).await.status, 204, "{way:?}");
+        let channel = way.channel(&here, "m").await;
+        signalbox(&world.config, &["projections", "rebuild", "monitoring"]).await.well();
+        // Now the gateway looks for another revision.
+        clock.advance(TimeDelta::seconds(2));
+        assert_eq!(values(&here, &channel).await, [1.0], "{way:?}");
+        assert_eq!(way.send(&here, "m", &[2]).await.status, 204, "{way:?}");
+        let one = json!({"event_public_id": channel, "value": 3.0});
+        here.post("/api/v1/datapoints", one).await.expect(201);
+        assert_eq!(values(&here, &channel).await, [1.0, 2.0, 3.0], "{way:?}");
+    }
+    world.finish().await;
 }
 
 #[tokio::test]
