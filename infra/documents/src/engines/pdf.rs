@@ -67,13 +67,16 @@ impl Engine for PdfEngine {
         for index in 0..count {
             match document.page(index) {
                 Ok(page) => {
-                    let content = content(&page, index, recognition.is_enabled())?;
+                    let mut content = content(&page, index, recognition.is_enabled())?;
                     if content.needs_recognition {
                         let pixels = recognition.pixels(page.width(), page.height(), content.finest_dpi);
                         match page.draw(recognition.dpi(), pixels.min(input.max_pixels)) {
                             Ok(image) => recognition.begin(Task { page: index + 1, image })?,
                             // The others may be read.
-                            Err(error) => warnings.push(error.to_string()),
+                            Err(error) => {
+                                content.page.is_left_out = true;
+                                warnings.push(error.to_string());
+                            }
                         }
                     }
                     if content.is_cut {
@@ -86,7 +89,11 @@ impl Engine for PdfEngine {
                 }
                 Err(error) => {
                     warnings.push(error.to_string());
-                    pages.push(PageContent { number: index + 1, ..PageContent::default() });
+                    pages.push(PageContent {
+                        number: index + 1,
+                        is_left_out: true,
+                        ..PageContent::default()
+                    });
                 }
             }
             recognition.progress(index + 1, count);
