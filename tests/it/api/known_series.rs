@@ -61,7 +61,7 @@ async fn values(client: &Client, id: &str) -> Vec<f64> {
     values
 }
 
-/// The gateway's catalog keeps what it knew, also where no event comes after the rebuild.
+/// The gateway's catalog keeps what it knew, also where no event follows the rebuild.
 #[tokio::test]
 async fn channels_are_known_after_a_rebuild_of_their_read_model() {
     let clock = Clock::manual(Clock::system().now());
