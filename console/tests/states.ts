@@ -215,6 +215,35 @@ export async function longLog(stage: Stage, visitor: Visitor): Promise<void> {
   }
 }
 
+const VERSIONS = 120;
+
+/** A rule that was changed more often than one page of its history has versions: differences and restoring work for the oldest. */
+export async function longHistory(stage: Stage, visitor: Visitor): Promise<void> {
+  const { page } = visitor;
+  await stage.go(visitor, '/rules');
+  const { public_id: channel } = await ask(visitor, 'POST', '/api/v1/events', { name: 'Often changed', type: 'sensor', unit: 'bar' });
+  const { public_id: id } = await ask(visitor, 'POST', '/api/v1/rules', {
+    name: 'Often changed', event_public_id: channel, operator: 'gt', threshold: 1, action_type: 'log', cooldown_seconds: 60,
+  });
+  for (let version = 2; version <= VERSIONS; version += 1) await ask(visitor, 'PUT', `/api/v1/rules/${id}`, { threshold: version });
+  await stage.go(visitor, `/rules/${id}`);
+  const history = page.getByRole('region', { name: 'History' });
+  await history.getByText(`100 of ${VERSIONS}`).waitFor();
+  const restore = (version: number) => history.getByRole('button', { name: `Restore: Version ${version}`, exact: true });
+  check((await restore(2).count()) === 0, 'the oldest versions are not loaded before they are asked for');
+  await history.getByRole('button', { name: 'Show more' }).click();
+  await history.getByText(`${VERSIONS} entries`).waitFor();
+  const second = history.getByRole('listitem').filter({ has: restore(2) });
+  check(/threshold\s*1\s*2/.test(await second.innerText()), `the oldest change is shown as ${await second.innerText()}`);
+  const asked = page.waitForRequest((request) => request.method() === 'POST' && request.url().endsWith('/restore'));
+  await restore(2).click();
+  await page.getByRole('dialog', { name: 'Restore version 2?' }).getByRole('button', { name: 'Restore' }).click();
+  check((await asked).postDataJSON().version === 2, 'the version that was chosen is restored');
+  await history.getByText('restored from version 2').waitFor();
+  await history.getByText(`${VERSIONS + 1} entries`).waitFor();
+  check((await page.getByLabel(/^Threshold/).inputValue()) === '2', 'the form shows what was restored');
+}
+
 /** Names and problems in German. */
 export async function german(stage: Stage, visitor: Visitor): Promise<void> {
   const other = await stage.visitor(undefined, await visitor.context.storageState());

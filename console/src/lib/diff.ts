@@ -8,9 +8,12 @@ export interface Change {
 const isTree = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value);
 
 export function differences(from: unknown, to: unknown, path = ''): Change[] {
-  if (isTree(from) && isTree(to)) {
-    const names = [...new Set([...Object.keys(from), ...Object.keys(to)])];
-    return names.flatMap((name) => differences(from[name], to[name], path ? `${path}.${name}` : name));
+  if (isTree(to) && (isTree(from) || from === undefined)) {
+    // Each part of something new is a change of its own.
+    const before = from ?? {};
+    const names = [...new Set([...Object.keys(before), ...Object.keys(to)])];
+    return names.flatMap((name) => differences(before[name], to[name], path ? `${path}.${name}` : name));
   }
+  if (from === undefined && to === null) return [];
   return JSON.stringify(from) === JSON.stringify(to) ? [] : [{ path: path || '/', from, to }];
 }
