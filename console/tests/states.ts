@@ -229,7 +229,8 @@ export async function longHistory(stage: Stage, visitor: Visitor): Promise<void>
   await stage.go(visitor, `/rules/${id}`);
   const history = page.getByRole('region', { name: 'History' });
   await history.getByText(`100 of ${VERSIONS}`).waitFor();
-  const restore = (version: number) => history.getByRole('button', { name: `Restore: Version ${version}`, exact: true });
+  const restore = (version: number) => page.getByRole('button', { name: `Restore Version ${version}`, exact: true });
+  check((await restore(VERSIONS - 1).count()) === 1, 'all versions but the present one can be restored');
   check((await restore(2).count()) === 0, 'the oldest versions are not loaded before they are asked for');
   await history.getByRole('button', { name: 'Show more' }).click();
   await history.getByText(`${VERSIONS} entries`).waitFor();

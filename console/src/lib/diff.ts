@@ -17,3 +17,19 @@ export function differences(from: unknown, to: unknown, path = ''): Change[] {
   if (from === undefined && to === null) return [];
   return JSON.stringify(from) === JSON.stringify(to) ? [] : [{ path: path || '/', from, to }];
 }
+
+const ID = /[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g;
+
+/** A part of a resource as people read it: the beginning of an id is enough. */
+export function placeText(path: string): string {
+  return path.replace(/^\//, '').replaceAll(ID, (id) => `${id.slice(0, 8)}…`) || '/';
+}
+
+/** A value as people read it: the parts of a structure with their names, without those that are unset. */
+export function valueText(value: unknown): string {
+  if (typeof value === 'string') return value;
+  if (Array.isArray(value)) return value.length === 0 ? '[]' : value.map(valueText).join(', ');
+  if (!isTree(value)) return JSON.stringify(value) ?? '';
+  const parts = Object.entries(value).filter(([, part]) => part !== null);
+  return parts.length === 0 ? '{}' : parts.map(([name, part]) => `${name}: ${valueText(part)}`).join(', ');
+}
