@@ -245,6 +245,31 @@ export async function longHistory(stage: Stage, visitor: Visitor): Promise<void>
   check((await page.getByLabel(/^Threshold/).inputValue()) === '2', 'the form shows what was restored');
 }
 
+const LISTED = 20;
+const FAILED = LISTED + 2;
+
+/** More failures of a kind than the overview lists: it counts all of them, and says where the others are. */
+export async function manyFailures(stage: Stage, visitor: Visitor): Promise<void> {
+  const { page } = visitor;
+  await stage.go(visitor, '/documents');
+  await page.evaluate(async (count) => {
+    const { token } = JSON.parse(localStorage.getItem('signalbox.session') ?? '{}') as { token: string };
+    for (let made = 0; made < count; made += 1) {
+      const body = new FormData();
+      body.append('file', new Blob([`%PDF-1.7 and no more ${made}`]), `damaged ${made}.pdf`);
+      const response = await fetch('/api/v1/jobs', { method: 'POST', headers: { Authorization: `Bearer ${token}` }, body });
+      if (!response.ok) throw new Error(`a document was refused: ${response.status}`);
+    }
+  }, FAILED);
+  await stage.go(visitor, '/');
+  const attention = page.getByRole('region', { name: 'Needs attention' });
+  const rest = attention.getByRole('link', { name: '2 more documents could not be read' });
+  await rest.waitFor();
+  check((await attention.getByRole('link', { name: /^damaged / }).count()) === LISTED, 'some failures are listed');
+  await rest.click();
+  await page.getByText(`${FAILED} entries`).waitFor();
+}
+
 /** Names and problems in German. */
 export async function german(stage: Stage, visitor: Visitor): Promise<void> {
   const other = await stage.visitor(undefined, await visitor.context.storageState());
