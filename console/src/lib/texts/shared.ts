@@ -253,6 +253,7 @@ export const shared = {
   'overview.transfers': ['Transfers now', 'Übertragungen jetzt'],
   'overview.transfers.note': ['running or pending', 'laufend oder wartend'],
   'overview.transfers.empty': ['No file has been moved yet', 'Noch wurde keine Datei übertragen'],
+  'files.transfers.own': ['None of your files has been moved yet', 'Noch wurde keine Ihrer Dateien übertragen'],
   'overview.channels': ['Channels', 'Kanäle'],
   'overview.remedy.health': ['Look into it', 'Untersuchen'],
   'overview.remedy.plugin': ['Check settings', 'Einstellungen prüfen'],

@@ -3,6 +3,7 @@ import { ask, askFull, existing, newKey, type Schemas } from '../../api/client';
 import { sentence } from '../../api/errors';
 import { session } from '../../api/session.svelte';
 import { ticker } from '../../lib/clock.svelte';
+import { measured } from '../../lib/format';
 import { t, word } from '../../lib/i18n.svelte';
 import { firstItems, MOST, ROWS } from '../../lib/paging';
 import { saidOf } from '../../lib/problems';
@@ -20,7 +21,7 @@ export interface Trouble {
   href: string;
   /** The page where it can be mended, where no single request does it. */
   remedy?: { label: string; href: string };
-  mend?: { label: string; done: string; role: 'operator' | 'admin'; run: () => Promise<unknown> };
+  mend?: { label: string; icon?: IconName; done: string; role: 'operator' | 'admin'; run: () => Promise<unknown> };
 }
 
 /** Failures that are left to a page of their own: a list of all would have no end. */
@@ -71,12 +72,14 @@ async function alarms(signal: AbortSignal): Promise<Attention> {
   const firing = await ask((http) => http.GET('/api/v1/alarms', { params: { query }, signal }));
   const open = firing.data.filter(({ acknowledged_on }) => !acknowledged_on);
   const channels = open.length > 0 ? await channelsWith(open.map(({ event_public_id }) => event_public_id), signal) : [];
-  const names = new Map(channels.map(({ public_id, name }) => [public_id, name]));
+  const channelOf = new Map(channels.map((channel) => [channel.public_id, channel]));
+  const valueOf = ({ value, event_public_id }: Schemas['AlarmOut']) =>
+    value == null ? '' : ` (${[measured(value), channelOf.get(event_public_id)?.unit].filter(Boolean).join(' ')})`;
   const troubles = open.map((alarm): Trouble => ({
-    key: `alarm ${alarm.public_id}`, icon: 'alert', title: names.get(alarm.event_public_id) ?? t('alarms.one'),
-    cause: `${word(alarm.severity)}: ${reasonOf(alarm)}`, since: alarm.fired_on ?? null, href: `/alarms/${alarm.public_id}`,
+    key: `alarm ${alarm.public_id}`, icon: 'alert', title: channelOf.get(alarm.event_public_id)?.name ?? t('alarms.one'),
+    cause: `${word(alarm.severity)}: ${reasonOf(alarm)}${valueOf(alarm)}`, since: alarm.fired_on ?? null, href: `/alarms/${alarm.public_id}`,
     mend: {
-      label: t('alarms.acknowledge'), done: t('alarms.acknowledged'), role: 'operator',
+      label: t('alarms.acknowledge'), icon: 'check', done: t('alarms.acknowledged'), role: 'operator',
       run: async () => {
         await acknowledge(alarm.public_id);
         await changed('attention', 'alarms');
