@@ -69,12 +69,13 @@ export async function expiry(stage: Stage, visitor: Visitor, password: string): 
   await stage.go(visitor, '/sensors/channels');
   await page.getByRole('button', { name: 'New channel' }).click();
   await page.getByRole('dialog').getByLabel('Name').fill('Typed before');
-  await page.evaluate(() => {
-    const key = 'signalbox.session';
-    const stored = JSON.parse(localStorage.getItem(key) ?? '{}') as { token: string };
-    return fetch('/api/v1/auth/logout', { method: 'POST', headers: { Authorization: `Bearer ${stored.token}` } });
-  });
   await stage.excuse(async () => {
+    // From here on, requests of the page are refused.
+    await page.evaluate(() => {
+      const key = 'signalbox.session';
+      const stored = JSON.parse(localStorage.getItem(key) ?? '{}') as { token: string };
+      return fetch('/api/v1/auth/logout', { method: 'POST', headers: { Authorization: `Bearer ${stored.token}` } });
+    });
     // The first failing request, the page's or its socket's, opens the dialog.
     await page.getByRole('dialog', { name: 'Your login has ended' }).waitFor();
     check(await page.getByLabel('Password').evaluate((field) => field === document.activeElement), 'the password can be typed at once');

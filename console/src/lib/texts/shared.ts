@@ -239,6 +239,8 @@ export const shared = {
   'overview.rest.alarms.one': ['1 more alarm fires', '1 weiterer Alarm ist ausgelöst'],
   'overview.rest.transfers': ['{count} more failed transfers', '{count} weitere fehlgeschlagene Übertragungen'],
   'overview.rest.transfers.one': ['1 more failed transfer', '1 weitere fehlgeschlagene Übertragung'],
+  'overview.earlier': ['{count} earlier failed transfers are not checked here', '{count} frühere fehlgeschlagene Übertragungen werden hier nicht geprüft'],
+  'overview.earlier.one': ['1 earlier failed transfer is not checked here', '1 frühere fehlgeschlagene Übertragung wird hier nicht geprüft'],
   'overview.rest.plugins': ['{count} more plugins with an error', '{count} weitere Plugins mit Fehlern'],
   'overview.rest.plugins.one': ['1 more plugin with an error', '1 weiteres Plugin mit einem Fehler'],
   'overview.rest.documents': ['{count} more documents could not be read', '{count} weitere Dokumente konnten nicht gelesen werden'],

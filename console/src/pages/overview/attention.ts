@@ -5,7 +5,7 @@ import { session } from '../../api/session.svelte';
 import { ticker } from '../../lib/clock.svelte';
 import { measured } from '../../lib/format';
 import { t, word } from '../../lib/i18n.svelte';
-import { firstItems, MOST, ROWS } from '../../lib/paging';
+import { firstItems, MOST } from '../../lib/paging';
 import { saidOf } from '../../lib/problems';
 import { changed } from '../../lib/query';
 import type { IconName } from '../../ui/Icon.svelte';
@@ -27,6 +27,7 @@ export interface Trouble {
 /** Failures that are left to a page of their own: a list of all would have no end. */
 export interface Rest {
   key: string;
+  /** Failures among it. */
   count: number;
   text: string;
   href: string;
@@ -42,6 +43,8 @@ const DAY_MS = 24 * 60 * 60 * 1000;
 const EACH = 20;
 /** Acknowledged ones are among them. */
 const ALARMS = 100;
+/** Of which the newest of each job is listed. */
+const TRANSFERS = 100;
 
 export async function attention(signal: AbortSignal): Promise<Attention> {
   const sources = [faults, alarms, transfers, plugins, documents, ...(session.can('admin') ? [firmware, contacts, webhooks] : [])];
@@ -93,7 +96,7 @@ async function alarms(signal: AbortSignal): Promise<Attention> {
 /** The newest transfer of each job counts: what a later run has done is mended. */
 async function transfers(signal: AbortSignal): Promise<Attention> {
   const from = new Date(ticker.read() - DAY_MS).toISOString();
-  const query = { status: 'failed' as const, from, limit: ROWS };
+  const query = { status: 'failed' as const, from, limit: TRANSFERS };
   const failed = await askFull((http) => http.GET('/api/transfers', { params: { query }, signal }));
   // A job that fails every minute must not hide the others: of each, the newest failure.
   const newest = new Map(failed.data.toReversed().map((transfer) => [transfer.job_id ?? `transfer ${transfer.id}`, transfer]));
@@ -105,8 +108,12 @@ async function transfers(signal: AbortSignal): Promise<Attention> {
   const troubles = shown
     .filter(({ id, job_id }) => job_id == null || jobOf.get(job_id)?.last_transfer_id === id)
     .map((transfer) => toTrouble(transfer, transfer.job_id == null ? undefined : jobOf.get(transfer.job_id)));
-  const more = each.length - shown.length + failed.total - failed.data.length;
-  return found(troubles, 'transfers', more, '/files/transfers?status=failed');
+  const href = '/files/transfers?status=failed';
+  const { rests } = found([], 'transfers', each.length - shown.length, href);
+  // Later runs may have mended those: they are named, but not counted as failures.
+  const earlier = failed.total - failed.data.length;
+  if (earlier > 0) rests.push({ key: 'earlier transfers', count: 0, text: t('overview.earlier', { count: earlier }), href });
+  return { troubles, rests };
 }
 
 function toTrouble(transfer: Schemas['TransferOut'], job: Schemas['JobOut'] | undefined): Trouble {
