@@ -228,7 +228,6 @@ export const plant = {
   'alarms.reason': ['Reason', 'Grund'],
   'alarms.reason.condition': ['The condition holds', 'Die Bedingung gilt'],
   'alarms.reason.no_data': ['No values', 'Keine Werte'],
-  'alarms.since': ['Since', 'Seit'],
   'alarms.acknowledge': ['Acknowledge', 'Quittieren'],
   'alarms.acknowledge.text': ['Others see that somebody takes care of it. The alarm stays until it is cleared by itself.', 'Andere sehen, dass sich jemand darum kümmert. Der Alarm bleibt, bis er von selbst endet.'],
   'alarms.unacknowledge': ['Take back the acknowledgement', 'Quittierung zurücknehmen'],
