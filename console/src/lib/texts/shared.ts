@@ -287,7 +287,7 @@ export const shared = {
 
   // Documents
   'documents.retry': ['Try again', 'Erneut versuchen'],
-  'documents.delete.text': ['The document and its text are deleted for good.', 'Das Dokument und sein Text werden endgültig gelöscht.'],
+  'documents.job.delete.text': ['The document and its text are deleted for good.', 'Das Dokument und sein Text werden endgültig gelöscht.'],
   'documents.retried': ['{name} is read again', '{name} wird erneut gelesen'],
 
   // Webhooks
