@@ -165,15 +165,15 @@ export async function answerAlarm(stage: Stage, visitor: Visitor): Promise<void>
   await page.getByLabel('Channel').selectOption({ label: 'Boiler' });
   await page.getByLabel(/^Threshold/).fill('20');
   await page.getByLabel('Raise alarms').check();
-  await page.getByLabel('Severity').selectOption({ label: 'critical' });
-  await page.getByLabel('Notify').selectOption({ label: 'Night shift' });
+  await page.getByLabel('Severity').selectOption({ label: 'Critical' });
+  await page.getByRole('group', { name: 'Notify' }).getByLabel('Night shift').check();
   await page.getByLabel(/^Message/).fill('{channel} is at {value} {unit}');
   await page.getByText(/\d alarms?$/).waitFor();
   await page.getByRole('button', { name: 'Create' }).click();
   await page.getByRole('heading', { name: 'Hot for long', level: 1 }).waitFor();
   console.log('values Boiler');
   await stage.go(visitor, '/alarms');
-  await page.getByRole('row', { name: /Boiler.*Firing · critical/ }).getByRole('link', { name: 'Boiler' }).click();
+  await page.getByRole('row', { name: /Boiler.*Firing · Critical/ }).getByRole('link', { name: 'Boiler' }).click();
   await page.getByRole('heading', { name: 'Boiler', level: 1 }).waitFor();
   await page.getByRole('img', { name: 'Boiler, °C' }).waitFor();
   await page.getByRole('region', { name: 'Notified' }).getByRole('link', { name: 'Night shift' }).waitFor();

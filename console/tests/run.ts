@@ -9,7 +9,7 @@ import { addUser, answerAlarm, deleteEnded, guardSensor, makeContact, makeDashbo
 import { sweep } from './pages.ts';
 import { sizes } from './sizes.ts';
 import { ADMIN, Stage, type Visitor } from './stage.ts';
-import { deletion, expiry, german, hostility, keyboard, live, longLog, otherUser, outage, roles, twoAtOnce, wrongClock } from './states.ts';
+import { deletion, expiry, german, hostility, keyboard, live, longHistory, longLog, manyFailures, otherUser, outage, roles, twoAtOnce, wrongClock } from './states.ts';
 
 const VIEWER = 'grace';
 const stage = new Stage();
@@ -55,6 +55,8 @@ await step('roles', async () => {
 });
 await step('other user', async () => faults.push(...(await otherUser(stage, VIEWER, ADMIN.password))));
 await step('long log', () => longLog(stage, admin), admin);
+await step('long history', () => longHistory(stage, admin), admin);
+await step('many failures', () => manyFailures(stage, admin), admin);
 await step('german', () => german(stage, admin), admin);
 await step('hostility', () => hostility(stage, admin), admin);
 await step('sizes', () => Promise.resolve(faults.push(...sizes())));

@@ -69,12 +69,13 @@ export async function expiry(stage: Stage, visitor: Visitor, password: string): 
   await stage.go(visitor, '/sensors/channels');
   await page.getByRole('button', { name: 'New channel' }).click();
   await page.getByRole('dialog').getByLabel('Name').fill('Typed before');
-  await page.evaluate(() => {
-    const key = 'signalbox.session';
-    const stored = JSON.parse(localStorage.getItem(key) ?? '{}') as { token: string };
-    return fetch('/api/v1/auth/logout', { method: 'POST', headers: { Authorization: `Bearer ${stored.token}` } });
-  });
   await stage.excuse(async () => {
+    // From here on, requests of the page are refused.
+    await page.evaluate(() => {
+      const key = 'signalbox.session';
+      const stored = JSON.parse(localStorage.getItem(key) ?? '{}') as { token: string };
+      return fetch('/api/v1/auth/logout', { method: 'POST', headers: { Authorization: `Bearer ${stored.token}` } });
+    });
     // The first failing request, the page's or its socket's, opens the dialog.
     await page.getByRole('dialog', { name: 'Your login has ended' }).waitFor();
     check(await page.getByLabel('Password').evaluate((field) => field === document.activeElement), 'the password can be typed at once');
@@ -213,6 +214,61 @@ export async function longLog(stage: Stage, visitor: Visitor): Promise<void> {
     await page.getByRole('button', { name: 'Show more' }).click();
     await page.getByText(shown).waitFor();
   }
+}
+
+const VERSIONS = 120;
+
+/** A rule that was changed more often than one page of its history has versions: differences and restoring work for the oldest. */
+export async function longHistory(stage: Stage, visitor: Visitor): Promise<void> {
+  const { page } = visitor;
+  await stage.go(visitor, '/rules');
+  const { public_id: channel } = await ask(visitor, 'POST', '/api/v1/events', { name: 'Often changed', type: 'sensor', unit: 'bar' });
+  const { public_id: id } = await ask(visitor, 'POST', '/api/v1/rules', {
+    name: 'Often changed', event_public_id: channel, operator: 'gt', threshold: 1, action_type: 'log', cooldown_seconds: 60,
+  });
+  for (let version = 2; version <= VERSIONS; version += 1) await ask(visitor, 'PUT', `/api/v1/rules/${id}`, { threshold: version });
+  await stage.go(visitor, `/rules/${id}`);
+  const history = page.getByRole('region', { name: 'History' });
+  await history.getByText(`100 of ${VERSIONS}`).waitFor();
+  const restore = (version: number) => page.getByRole('button', { name: `Restore Version ${version}`, exact: true });
+  check((await restore(VERSIONS - 1).count()) === 1, 'all versions but the present one can be restored');
+  check((await restore(2).count()) === 0, 'the oldest versions are not loaded before they are asked for');
+  await history.getByRole('button', { name: 'Show more' }).click();
+  await history.getByText(`${VERSIONS} entries`).waitFor();
+  const second = history.getByRole('listitem').filter({ has: restore(2) });
+  check(/threshold\s*1\s*2/.test(await second.innerText()), `the oldest change is shown as ${await second.innerText()}`);
+  const asked = page.waitForRequest((request) => request.method() === 'POST' && request.url().endsWith('/restore'));
+  await restore(2).click();
+  await page.getByRole('dialog', { name: 'Restore version 2?' }).getByRole('button', { name: 'Restore' }).click();
+  check((await asked).postDataJSON().version === 2, 'the version that was chosen is restored');
+  await history.getByText('restored from version 2').waitFor();
+  await history.getByText(`${VERSIONS + 1} entries`).waitFor();
+  check((await page.getByLabel(/^Threshold/).inputValue()) === '2', 'the form shows what was restored');
+}
+
+const LISTED = 20;
+const FAILED = LISTED + 2;
+
+/** More failures of a kind than the overview lists: it counts all of them, and says where the others are. */
+export async function manyFailures(stage: Stage, visitor: Visitor): Promise<void> {
+  const { page } = visitor;
+  await stage.go(visitor, '/documents');
+  await page.evaluate(async (count) => {
+    const { token } = JSON.parse(localStorage.getItem('signalbox.session') ?? '{}') as { token: string };
+    for (let made = 0; made < count; made += 1) {
+      const body = new FormData();
+      body.append('file', new Blob([`%PDF-1.7 and no more ${made}`]), `damaged ${made}.pdf`);
+      const response = await fetch('/api/v1/jobs', { method: 'POST', headers: { Authorization: `Bearer ${token}` }, body });
+      if (!response.ok) throw new Error(`a document was refused: ${response.status}`);
+    }
+  }, FAILED);
+  await stage.go(visitor, '/');
+  const attention = page.getByRole('region', { name: 'Needs attention' });
+  const rest = attention.getByRole('link', { name: '2 more documents could not be read' });
+  await rest.waitFor();
+  check((await attention.getByRole('link', { name: /^damaged / }).count()) === LISTED, 'some failures are listed');
+  await rest.click();
+  await page.getByText(`${FAILED} entries`).waitFor();
 }
 
 /** Names and problems in German. */

@@ -11404,6 +11404,8 @@ export interface operations {
                 name?: string;
                 /** @description `email`, `chat` or `webhook`. */
                 kind?: components["schemas"]["ContactKind"];
+                /** @description Only contacts whose newest message failed or was given up, or only the others. */
+                failing?: boolean;
             };
             header?: never;
             path?: never;

@@ -2,7 +2,7 @@
 import { SvelteMap } from 'svelte/reactivity';
 import { ask } from '../api/client';
 import { session } from '../api/session.svelte';
-import { t } from './i18n.svelte';
+import { t, word } from './i18n.svelte';
 import { firstItems, MOST } from './paging';
 
 class Actors {
@@ -11,7 +11,7 @@ class Actors {
 
   name(actor: string): string {
     const [kind, id = ''] = actor.split(':');
-    if (kind === 'system') return t('actor.system', { part: id.replaceAll('_', ' ') });
+    if (kind === 'system') return t('actor.system', { part: word(id.replaceAll('-', '_')) });
     if (kind === 'agent') return t('files.agent');
     if (id === session.user?.publicId) return session.user.name;
     void this.load();

@@ -82,13 +82,28 @@ export function summary(event: LogEvent): string {
   });
   if (isFailure(data.failure)) said.unshift(saidOf(data.failure.message, data.failure.code));
   if (typeof data.pages_done === 'number') said.push(`${data.pages_done} / ${typeof data.page_count === 'number' ? data.page_count : '?'}`);
+  if (Array.isArray(data.attempts)) said.push(...results(data.attempts as Attempt[]));
+  if (Array.isArray(data.deliveries)) said.push(...counted((data.deliveries as { event_type?: string }[]).map(({ event_type }) => event_type)));
   if (Array.isArray(data.files)) said.push(...listed(data.files as { name?: string }[]));
   if (typeof data.bytes === 'number') said.push(bytes(data.bytes));
   if (typeof data.size === 'number') said.push(bytes(data.size));
   return said.join(' · ').slice(0, 160);
 }
 
+interface Attempt { verdict?: string; status?: number | null; error?: string | null }
+
+/** How attempts ended: all in one word where they are alike. */
+function results(attempts: Attempt[]): string[] {
+  const said = attempts.flatMap(({ verdict, error }) => (verdict ? [`${word(verdict)}${error ? ` (${error})` : ''}`] : []));
+  return counted([...new Set(said)]);
+}
+
 function listed(files: { name?: string }[]): string[] {
-  const [first] = files;
-  return first?.name ? [files.length > 1 ? `${first.name} + ${files.length - 1}` : first.name] : [];
+  return counted(files.map(({ name }) => name));
+}
+
+/** The first of several, and how many others there are. */
+function counted(names: (string | undefined)[]): string[] {
+  const [first] = names;
+  return first ? [names.length > 1 ? `${first} + ${names.length - 1}` : first] : [];
 }

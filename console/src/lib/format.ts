@@ -1,13 +1,19 @@
 import { i18n, t } from './i18n.svelte';
 
+/** The chosen language as it is written where the browser is: most regions write the day before the month, and the clock has 24 hours. */
+function locale(): string {
+  const own = navigator.languages.find((one) => one.toLowerCase().startsWith(i18n.language));
+  return own ?? (i18n.language === 'de' ? 'de' : 'en-GB');
+}
+
 /** Formats are costly to make, and the same few are used for every value and row. */
-function remembered<Options, Format>(make: (language: string, options: Options) => Format): (options: Options) => Format {
+function remembered<Options, Format>(make: (locale: string, options: Options) => Format): (options: Options) => Format {
   const made = new Map<string, Format>();
   return (options) => {
     const key = i18n.language + JSON.stringify(options);
     const known = made.get(key);
     if (known) return known;
-    const format = make(i18n.language, options);
+    const format = make(locale(), options);
     made.set(key, format);
     return format;
   };
@@ -76,8 +82,9 @@ export function relative(time: string | number | Date, now: number): string {
   return t(seconds > 0 ? 'ago' : 'in.time', { time: text });
 }
 
+/** With the zone: people of several compare what they see. */
 export function dateTime(time: string | number | Date, timeZone?: string): string {
-  const options = { dateStyle: 'medium', timeStyle: 'medium', ...(timeZone ? { timeZone } : {}) } as const;
+  const options = { dateStyle: 'medium', timeStyle: 'long', ...(timeZone ? { timeZone } : {}) } as const;
   return dates(options).format(new Date(time));
 }
 

@@ -9,8 +9,8 @@ class Upgrade {
   start(): void {
     void this.check();
     connection.onBack(() => void this.check());
-    // The server has only the scripts of its own version: a page that was not loaded before is missing.
-    addEventListener('vite:preloadError', () => (this.isThere = true));
+    // The server has only the scripts of its own version: a page that was not loaded before is missing. So it is in an outage.
+    addEventListener('vite:preloadError', () => void this.check());
   }
 
   private async check(): Promise<void> {

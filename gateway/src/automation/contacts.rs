@@ -163,6 +163,8 @@ pub(crate) struct ContactParams {
     /// `email`, `chat` or `webhook`.
     #[param(value_type = Option<crate::words::ContactKind>)]
     kind: Option<ContactKind>,
+    /// Only contacts whose newest message failed or was given up, or only the others.
+    failing: Option<bool>,
 }
 
 /// List contacts, newest first.
@@ -173,9 +175,9 @@ pub(crate) async fn list(
     _: Admin,
     Params(envelope): Params<EnvelopeParams>,
     sort: Sort<ContactRow>,
-    Params(ContactParams { name, kind }): Params<ContactParams>,
+    Params(ContactParams { name, kind, failing }): Params<ContactParams>,
 ) -> Result<Json<Page<ContactOut>>, Problem> {
-    let filter = ContactFilter { name, kind: kind.map(|kind| kind.as_str().to_owned()) };
+    let filter = ContactFilter { name, kind: kind.map(|kind| kind.as_str().to_owned()), failing };
     let page = envelope.page()?;
     let (rows, total) = database.read(|pool| contacts::contacts(pool, &filter, sort.order(), page)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))

@@ -84,6 +84,8 @@ pub struct ContactFilter {
     /// Part of the name, in any case of letters.
     pub name: Option<String>,
     pub kind: Option<String>,
+    /// Only contacts whose newest message failed or was given up, or only the others.
+    pub failing: Option<bool>,
 }
 
 /// The contact `id`.
@@ -111,6 +113,11 @@ impl Listed for ContactRow {
     const SORTING: Sorting = Sorting::newest_first(("created_on", "created_at"), &[("name", "name")], "id");
 }
 
+/// Whether the newest message to a contact failed or was given up; one entry of an index for each contact.
+const NEWEST_FAILED: &str =
+    "COALESCE((SELECT newest.status IN ('failed', 'dead_letter') FROM read.deliveries newest
+     WHERE newest.webhook_id = contacts.id ORDER BY newest.created_at DESC, newest.id DESC LIMIT 1), false)";
+
 /// A page of contacts and how many there are.
 ///
 /// # Errors
@@ -126,6 +133,7 @@ pub async fn contacts(
         query.push(" FROM read.contacts WHERE true");
         and_like(query, "name", filter.name.as_deref());
         and_eq(query, "kind", filter.kind.clone());
+        and_eq(query, NEWEST_FAILED, filter.failing);
     })
     .await
 }

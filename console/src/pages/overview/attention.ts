@@ -1,8 +1,9 @@
 /** Unresolved failures, each with its cause and its remedy. */
-import { ask, existing, newKey, type Schemas } from '../../api/client';
+import { ask, askFull, existing, newKey, type Schemas } from '../../api/client';
 import { sentence } from '../../api/errors';
 import { session } from '../../api/session.svelte';
 import { ticker } from '../../lib/clock.svelte';
+import { measured } from '../../lib/format';
 import { t, word } from '../../lib/i18n.svelte';
 import { firstItems, MOST } from '../../lib/paging';
 import { saidOf } from '../../lib/problems';
@@ -20,60 +21,99 @@ export interface Trouble {
   href: string;
   /** The page where it can be mended, where no single request does it. */
   remedy?: { label: string; href: string };
-  mend?: { label: string; done: string; role: 'operator' | 'admin'; run: () => Promise<unknown> };
+  mend?: { label: string; icon?: IconName; done: string; role: 'operator' | 'admin'; run: () => Promise<unknown> };
+}
+
+/** Failures that are left to a page of their own: a list of all would have no end. */
+export interface Rest {
+  key: string;
+  /** Failures among it. */
+  count: number;
+  text: string;
+  href: string;
+}
+
+export interface Attention {
+  troubles: Trouble[];
+  rests: Rest[];
 }
 
 const DAY_MS = 24 * 60 * 60 * 1000;
+/** Failures of one kind that are listed, and so the requests for their details. */
 const EACH = 20;
 /** Acknowledged ones are among them. */
 const ALARMS = 100;
+/** Of which the newest of each job is listed. */
+const TRANSFERS = 100;
 
-export async function troubles(signal: AbortSignal): Promise<Trouble[]> {
+export async function attention(signal: AbortSignal): Promise<Attention> {
   const sources = [faults, alarms, transfers, plugins, documents, ...(session.can('admin') ? [firmware, contacts, webhooks] : [])];
   const found = await Promise.all(sources.map((source) => source(signal)));
-  return found.flat().map((trouble) => ({ ...trouble, cause: sentence(trouble.cause) }));
+  const troubles = found.flatMap((one) => one.troubles).map((trouble) => ({ ...trouble, cause: sentence(trouble.cause) }));
+  return { troubles, rests: found.flatMap((one) => one.rests) };
 }
 
-async function faults(signal: AbortSignal): Promise<Trouble[]> {
+type RestText = 'alarms' | 'transfers' | 'plugins' | 'documents' | 'contacts' | 'webhooks';
+
+/** The failures that are listed, and how many of their kind are not. */
+function found(troubles: Trouble[], kind: RestText, count: number, href: string): Attention {
+  return { troubles, rests: count > 0 ? [{ key: kind, count, text: t(`overview.rest.${kind}`, { count }), href }] : [] };
+}
+
+async function faults(signal: AbortSignal): Promise<Attention> {
   const health = await ask((http) => http.GET('/health', { signal }));
-  return health.faults.map(({ part, since }) => ({
+  const troubles = health.faults.map(({ part, since }): Trouble => ({
     key: `fault ${part}`, icon: 'admin', title: part, cause: t('overview.cause.fault'), since, href: '/admin/health',
     ...(session.can('admin') ? { remedy: { label: t('overview.remedy.health'), href: '/admin/health' } } : {}),
   }));
+  return { troubles, rests: [] };
 }
 
 /** Alarms that fire and are not acknowledged. */
-async function alarms(signal: AbortSignal): Promise<Trouble[]> {
+async function alarms(signal: AbortSignal): Promise<Attention> {
   const query = { state: 'firing' as const, page_size: ALARMS };
   const firing = await ask((http) => http.GET('/api/v1/alarms', { params: { query }, signal }));
   const open = firing.data.filter(({ acknowledged_on }) => !acknowledged_on);
-  if (open.length === 0) return [];
-  const channels = await channelsWith(open.map(({ event_public_id }) => event_public_id), signal);
-  const names = new Map(channels.map(({ public_id, name }) => [public_id, name]));
-  return open.map((alarm) => ({
-    key: `alarm ${alarm.public_id}`, icon: 'alert', title: names.get(alarm.event_public_id) ?? t('alarms.one'),
-    cause: `${word(alarm.severity)}: ${reasonOf(alarm)}`, since: alarm.fired_on ?? null, href: `/alarms/${alarm.public_id}`,
+  const channels = open.length > 0 ? await channelsWith(open.map(({ event_public_id }) => event_public_id), signal) : [];
+  const channelOf = new Map(channels.map((channel) => [channel.public_id, channel]));
+  const valueOf = ({ value, event_public_id }: Schemas['AlarmOut']) =>
+    value == null ? '' : ` (${[measured(value), channelOf.get(event_public_id)?.unit].filter(Boolean).join(' ')})`;
+  const troubles = open.map((alarm): Trouble => ({
+    key: `alarm ${alarm.public_id}`, icon: 'alert', title: channelOf.get(alarm.event_public_id)?.name ?? t('alarms.one'),
+    cause: `${word(alarm.severity)}: ${reasonOf(alarm)}${valueOf(alarm)}`, since: alarm.fired_on ?? null, href: `/alarms/${alarm.public_id}`,
     mend: {
-      label: t('alarms.acknowledge'), done: t('alarms.acknowledged'), role: 'operator',
+      label: t('alarms.acknowledge'), icon: 'check', done: t('alarms.acknowledged'), role: 'operator',
       run: async () => {
         await acknowledge(alarm.public_id);
         await changed('attention', 'alarms');
       },
     },
   }));
+  // Of the others nothing says which are acknowledged.
+  return found(troubles, 'alarms', firing.total - firing.data.length, '/alarms?status=firing');
 }
 
 /** The newest transfer of each job counts: what a later run has done is mended. */
-async function transfers(signal: AbortSignal): Promise<Trouble[]> {
+async function transfers(signal: AbortSignal): Promise<Attention> {
   const from = new Date(ticker.read() - DAY_MS).toISOString();
-  const query = { status: 'failed' as const, from, limit: EACH };
-  const failed = await ask((http) => http.GET('/api/transfers', { params: { query }, signal }));
-  const needed = new Set(failed.flatMap(({ job_id }) => (job_id == null ? [] : [job_id])));
-  const jobs = (await Promise.all([...needed].map((id) => existing((http) => http.GET('/api/jobs/{id}', { params: { path: { id } }, signal }))))).flat();
-  const lastOf = new Map(jobs.map((job) => [job.id, job]));
-  return failed
-    .filter(({ id, job_id }) => job_id == null || lastOf.get(job_id)?.last_transfer_id === id)
-    .map((transfer) => toTrouble(transfer, transfer.job_id == null ? undefined : lastOf.get(transfer.job_id)));
+  const query = { status: 'failed' as const, from, limit: TRANSFERS };
+  const failed = await askFull((http) => http.GET('/api/transfers', { params: { query }, signal }));
+  // A job that fails every minute must not hide the others: of each, the newest failure.
+  const newest = new Map(failed.data.toReversed().map((transfer) => [transfer.job_id ?? `transfer ${transfer.id}`, transfer]));
+  const each = failed.data.filter((transfer) => newest.get(transfer.job_id ?? `transfer ${transfer.id}`) === transfer);
+  const shown = each.slice(0, EACH);
+  const needed = shown.flatMap(({ job_id }) => job_id ?? []);
+  const jobs = (await Promise.all(needed.map((id) => existing((http) => http.GET('/api/jobs/{id}', { params: { path: { id } }, signal }))))).flat();
+  const jobOf = new Map(jobs.map((job) => [job.id, job]));
+  const troubles = shown
+    .filter(({ id, job_id }) => job_id == null || jobOf.get(job_id)?.last_transfer_id === id)
+    .map((transfer) => toTrouble(transfer, transfer.job_id == null ? undefined : jobOf.get(transfer.job_id)));
+  const href = '/files/transfers?status=failed';
+  const { rests } = found([], 'transfers', each.length - shown.length, href);
+  // Later runs may have mended those: they are named, but not counted as failures.
+  const earlier = failed.total - failed.data.length;
+  if (earlier > 0) rests.push({ key: 'earlier transfers', count: 0, text: t('overview.earlier', { count: earlier }), href });
+  return { troubles, rests };
 }
 
 function toTrouble(transfer: Schemas['TransferOut'], job: Schemas['JobOut'] | undefined): Trouble {
@@ -91,20 +131,20 @@ function toTrouble(transfer: Schemas['TransferOut'], job: Schemas['JobOut'] | un
   return { ...trouble, mend: { label: t('files.run.again'), done: t('files.run.done', { name: job.name }), role: 'operator', run } };
 }
 
-async function plugins(signal: AbortSignal): Promise<Trouble[]> {
-  const { data } = await firstItems(MOST, (page) => ask((http) => http.GET('/api/v1/plugins', { params: { query: page }, signal })));
-  return data
-    .filter(({ status, enabled }) => status === 'error' && enabled)
-    .map(({ public_id, instance_name, error_message, updated_on }) => ({
-      key: `plugin ${public_id}`, icon: 'fleet', title: instance_name, cause: error_message ?? t('unknown'), since: updated_on,
-      href: `/fleet/plugins/${public_id}`, remedy: { label: t('overview.remedy.plugin'), href: `/fleet/plugins/${public_id}` },
-    }));
+async function plugins(signal: AbortSignal): Promise<Attention> {
+  const { data } = await firstItems(MOST, (page) => ask((http) => http.GET('/api/v1/plugins', { params: { query: { enabled: true, ...page } }, signal })));
+  const failed = data.filter(({ status }) => status === 'error');
+  const troubles = failed.slice(0, EACH).map(({ public_id, instance_name, error_message, updated_on }): Trouble => ({
+    key: `plugin ${public_id}`, icon: 'fleet', title: instance_name, cause: error_message ?? t('unknown'), since: updated_on,
+    href: `/fleet/plugins/${public_id}`, remedy: { label: t('overview.remedy.plugin'), href: `/fleet/plugins/${public_id}` },
+  }));
+  return found(troubles, 'plugins', failed.length - troubles.length, '/fleet/plugins?status=enabled');
 }
 
-async function documents(signal: AbortSignal): Promise<Trouble[]> {
+async function documents(signal: AbortSignal): Promise<Attention> {
   const query = { status: 'failed' as const, from: new Date(ticker.read() - DAY_MS).toISOString(), page_size: EACH };
-  const { items } = await ask((http) => http.GET('/api/v1/jobs', { params: { query }, signal }));
-  return items.map(({ id, filename, error, error_code, updated_at }) => ({
+  const { items, total } = await ask((http) => http.GET('/api/v1/jobs', { params: { query }, signal }));
+  const troubles = items.map(({ id, filename, error, error_code, updated_at }): Trouble => ({
     key: `document ${id}`, icon: 'documents', title: filename, cause: error ? saidOf(error, error_code) : t('unknown'), since: updated_at, href: `/documents/${id}`,
     mend: {
       label: t('documents.retry'), done: t('documents.retried', { name: filename }), role: 'operator',
@@ -114,21 +154,24 @@ async function documents(signal: AbortSignal): Promise<Trouble[]> {
       },
     },
   }));
+  return found(troubles, 'documents', total - troubles.length, '/documents?status=failed');
 }
 
-async function firmware(signal: AbortSignal): Promise<Trouble[]> {
+/** The newest failure counts: each version is applied to the same devices. */
+async function firmware(signal: AbortSignal): Promise<Attention> {
   const { data } = await ask((http) => http.GET('/api/v1/ota', { params: { query: { status: 'failed', page_size: 1 } }, signal }));
-  return data.map(({ public_id, version, error_message, completed_on }) => ({
+  const troubles = data.map(({ public_id, version, error_message, completed_on }): Trouble => ({
     key: `firmware ${public_id}`, icon: 'fleet', title: t('overview.firmware', { version }), cause: error_message ?? t('unknown'),
     since: completed_on ?? null, href: '/fleet/firmware', remedy: { label: t('overview.remedy.firmware'), href: '/fleet/firmware' },
   }));
+  return { troubles, rests: [] };
 }
 
 /** Contacts whose newest message has not arrived. */
-async function contacts(signal: AbortSignal): Promise<Trouble[]> {
-  const { data } = await ask((http) => http.GET('/api/v1/contacts', { params: { query: { page_size: EACH } }, signal }));
-  const found = await Promise.all(data.map((contact) => unreached(contact, signal)));
-  return found.flat();
+async function contacts(signal: AbortSignal): Promise<Attention> {
+  const { data, total } = await ask((http) => http.GET('/api/v1/contacts', { params: { query: { failing: true, page_size: EACH } }, signal }));
+  const troubles = await Promise.all(data.map((contact) => unreached(contact, signal)));
+  return found(troubles.flat(), 'contacts', total - data.length, '/contacts?status=failing');
 }
 
 async function unreached({ public_id: id, name }: Schemas['ContactOut'], signal: AbortSignal): Promise<Trouble[]> {
@@ -150,10 +193,11 @@ async function unreached({ public_id: id, name }: Schemas['ContactOut'], signal:
   }];
 }
 
-async function webhooks(signal: AbortSignal): Promise<Trouble[]> {
-  const { data } = await firstItems(MOST, (page) => ask((http) => http.GET('/api/v1/webhooks', { params: { query: page }, signal })));
-  const failing = data.filter(({ failing_since, enabled }) => failing_since && enabled);
-  return Promise.all(failing.map((webhook) => failingWebhook(webhook, signal)));
+async function webhooks(signal: AbortSignal): Promise<Attention> {
+  const { data } = await firstItems(MOST, (page) => ask((http) => http.GET('/api/v1/webhooks', { params: { query: { enabled: true, ...page } }, signal })));
+  const failing = data.filter(({ failing_since }) => failing_since);
+  const troubles = await Promise.all(failing.slice(0, EACH).map((webhook) => failingWebhook(webhook, signal)));
+  return found(troubles, 'webhooks', failing.length - troubles.length, '/webhooks');
 }
 
 async function failingWebhook(webhook: Schemas['WebhookOut'], signal: AbortSignal): Promise<Trouble> {

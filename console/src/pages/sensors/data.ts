@@ -39,3 +39,19 @@ export function channelsQuery(needed: () => string[] = () => []) {
 export function isActuator({ type }: { type: string }): boolean {
   return type !== 'sensor';
 }
+
+/** Limits of a channel; an actuator without any takes 0 and 1. */
+export function limitsOf({ min_value, max_value }: Pick<Channel, 'min_value' | 'max_value'>): [number, number] {
+  return [min_value ?? 0, max_value ?? 1];
+}
+
+/** Whether an actuator is only on or off. */
+export function isSwitch(channel: Channel): boolean {
+  const [low, high] = limitsOf(channel);
+  return high - low <= 1 || channel.type.startsWith('cmd_');
+}
+
+export function isOn(channel: Channel, value: number): boolean {
+  const [low, high] = limitsOf(channel);
+  return value > (low + high) / 2;
+}

@@ -232,6 +232,35 @@ async fn rules_say_which_of_their_contacts_does_not_exist() {
 }
 
 #[tokio::test]
+async fn contacts_that_are_not_reached_are_listed_by_a_filter() {
+    let (server, hook) = (MailServer::start().await, Receiver::lenient().await);
+    let world = mailing(&server).await;
+    let gone = create(&world, by_mail("gone")).await;
+    let reached = create(&world, json!({"name": "hook", "kind": "webhook", "url": hook.url()})).await;
+    let new = create(&world, by_mail("new")).await;
+    server.react(Reaction::Refuse("550 no such user"));
+    for contact in [&gone, &reached] {
+        world.admin.post(&format!("{}/test", path(contact)), json!({})).await.expect(201);
+    }
+    until_newest(&world, &gone, "dead_letter").await;
+    until_newest(&world, &reached, "delivered").await;
+    let listed = async |query: &str| {
+        let page = world.admin.get(&format!("{CONTACTS}?{query}")).await.expect(200);
+        let listed = page["data"].as_array().unwrap().iter();
+        (page["total"].clone(), listed.map(|contact| contact["name"].clone()).collect::<Vec<_>>())
+    };
+    assert_eq!(listed("failing=true&page_size=1").await, (json!(1), vec![gone["name"].clone()]));
+    let others = vec![new["name"].clone(), reached["name"].clone()];
+    assert_eq!(listed("failing=false").await, (json!(2), others));
+    // Only the newest message counts.
+    server.react(Reaction::Take);
+    world.admin.post(&format!("{}/test", path(&gone)), json!({})).await.expect(201);
+    until_newest(&world, &gone, "delivered").await;
+    assert_eq!(listed("failing=true").await, (json!(0), vec![]));
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn secrets_of_contacts_are_not_shown_again() {
     let world = World::start().await;
     let chat = json!({"name": "room", "kind": "chat", "format": "slack", "url": "https://chat.example.org/hooks/s3cret"});
