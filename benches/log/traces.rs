@@ -288,6 +288,7 @@ impl Trace<'_> {
             confidence: 0.875,
             cached: false,
             milliseconds: 240,
+            warnings: Vec::new(),
         };
         let advance = ExtractionJobCommand::Advance { claim, at: now(), pages_done: 4, page_count: Some(8) };
         self.send::<ExtractionJob>(id, Actor::User(self.user), ExtractionJobCommand::Submit(new)).await?;

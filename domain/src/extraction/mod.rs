@@ -5,5 +5,5 @@ mod job;
 pub use job::{
     Callback, ExtractionFailure, ExtractionJob, ExtractionJobCommand, ExtractionJobEvent,
     ExtractionJobEventKind, ExtractionOptions, ExtractionResult, LEASE_SECONDS, MAX_ATTEMPTS,
-    NewExtractionJob,
+    NewExtractionJob, bounded_warnings,
 };

@@ -90,6 +90,8 @@ pub(crate) struct ExtractionJobOut {
     processing_time_ms: Option<i64>,
     /// Whether the same document was read a while ago, and this is what it gave then.
     cached: bool,
+    /// The first 20, each of 300 characters at most.
+    warnings: Vec<String>,
     created_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
     /// When the last attempt began.
@@ -440,6 +442,7 @@ impl ExtractionJobOut {
             confidence: row.confidence,
             processing_time_ms: row.milliseconds,
             cached: row.cached,
+            warnings: row.warnings.clone(),
             created_at: row.created_at,
             updated_at: row.updated_at,
             started_at: row.started_at,

@@ -62,6 +62,8 @@ pub struct ExtractionJobRow {
     pub cached: bool,
     /// How long the last attempt took.
     pub milliseconds: Option<i64>,
+    /// What could not be done, in sentences.
+    pub warnings: Vec<String>,
     /// Whether the document is in the blob store.
     pub input_kept: bool,
     /// Whether the text is, until results expire; false of a text that is `kept`.
@@ -164,6 +166,7 @@ impl ExtractionJobRow {
             confidence: None,
             cached: false,
             milliseconds: None,
+            warnings: Vec::new(),
             input_kept: true,
             result_kept: false,
             kept: false,
@@ -200,6 +203,7 @@ impl ExtractionJobRow {
         self.confidence = Some(result.confidence);
         self.cached = result.cached;
         self.milliseconds = i64::try_from(result.milliseconds).ok();
+        self.warnings = result.warnings;
         self.kept = self.options.keep;
         self.result_kept = !self.kept;
     }

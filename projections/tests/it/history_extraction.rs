@@ -132,6 +132,7 @@ fn result(number: i64) -> ExtractionResult {
         confidence: 0.87,
         cached: number % 2 == 0,
         milliseconds: 7,
+        warnings: Vec::new(),
     }
 }
 

@@ -142,6 +142,7 @@ pub(super) async fn document(world: &World) -> Uuid {
         confidence: 1.0,
         cached: false,
         milliseconds: 1,
+        warnings: Vec::new(),
     };
     let begin = ExtractionJobCommand::Begin { claim, at: world.clock.now() };
     for command in [begin, ExtractionJobCommand::Complete { claim, result }] {

@@ -10,6 +10,7 @@ use signalbox_database::ServerClock;
 use signalbox_documents::{Documents, Extraction, Failure, Options, Share, Source};
 use signalbox_domain::extraction::{
     ExtractionFailure, ExtractionJob, ExtractionJobCommand, ExtractionOptions, ExtractionResult,
+    bounded_warnings,
 };
 use signalbox_projections::extraction::{
     ExtractionJobRow,
@@ -206,6 +207,7 @@ impl Attempt {
             confidence: extraction.confidence,
             cached,
             milliseconds,
+            warnings: bounded_warnings(&extraction.warnings),
         };
         // If the outcome of the command is unknown, the text stays: the job may point to it.
         if !self.send("complete", &ExtractionJobCommand::Complete { claim: self.claim, result }).await? {

@@ -131,6 +131,8 @@ export const services = {
   'documents.pictures.show': ['Show pages', 'Seiten zeigen'],
   'documents.pictures.hide': ['Text only', 'Nur Text'],
   'documents.outline': ['Outline', 'Gliederung'],
+  'documents.warnings': ['What could not be done', 'Was nicht möglich war'],
+  'documents.warnings.more': ['And {count} more.', 'Und {count} weitere.'],
   'documents.text': ['Text', 'Text'],
   'documents.markdown': ['Markdown', 'Markdown'],
   'documents.queued': ['Waiting for a worker.', 'Wartet auf einen freien Platz.'],

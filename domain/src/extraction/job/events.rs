@@ -89,6 +89,27 @@ pub struct ExtractionResult {
     pub cached: bool,
     /// From the beginning of the attempt.
     pub milliseconds: u64,
+    /// What could not be done, in sentences; see [`bounded_warnings`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub warnings: Vec<String>,
+}
+
+/// Sentences of an event, and characters of one, at most.
+const MAX_WARNINGS: usize = 20;
+const MAX_WARNING: usize = 300;
+
+/// `warnings` as an event holds them: a book may have one for each of its pages.
+pub fn bounded_warnings(warnings: &[String]) -> Vec<String> {
+    let mut bounded: Vec<String> = warnings
+        .iter()
+        .take(MAX_WARNINGS)
+        .map(|warning| warning.chars().take(MAX_WARNING).collect())
+        .collect();
+    if warnings.len() > MAX_WARNINGS {
+        let others = warnings.len() - MAX_WARNINGS + 1;
+        bounded[MAX_WARNINGS - 1] = format!("{others} others like these");
+    }
+    bounded
 }
 
 /// Why there is no text.

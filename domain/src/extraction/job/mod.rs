@@ -8,6 +8,6 @@ mod tests;
 
 pub use events::{
     Callback, ExtractionFailure, ExtractionJobCommand, ExtractionJobEvent, ExtractionJobEventKind,
-    ExtractionOptions, ExtractionResult, NewExtractionJob,
+    ExtractionOptions, ExtractionResult, NewExtractionJob, bounded_warnings,
 };
 pub use state::{ExtractionJob, LEASE_SECONDS, MAX_ATTEMPTS};

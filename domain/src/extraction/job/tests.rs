@@ -46,7 +46,16 @@ fn result() -> ExtractionResult {
         confidence: 1.0,
         cached: false,
         milliseconds: 5,
+        warnings: Vec::new(),
     }
+}
+
+#[test]
+fn warnings_of_an_event_are_bounded() {
+    let warnings = |count: usize| vec!["ä".repeat(400); count];
+    assert_eq!(bounded_warnings(&warnings(20)), vec!["ä".repeat(300); 20]);
+    let many = bounded_warnings(&warnings(1000));
+    assert_eq!((many.len(), many[19].as_str()), (20, "981 others like these"));
 }
 
 fn failure() -> ExtractionFailure {

@@ -50,6 +50,7 @@ fn result() -> ExtractionResult {
         confidence: 0.5,
         cached: true,
         milliseconds: 250,
+        warnings: Vec::new(),
     }
 }
 

@@ -2,6 +2,7 @@ use serde_json::json;
 
 use super::{
     document,
+    jobs::until_status,
     pdf::{Line, pdf},
     sample, send, world,
 };
@@ -99,6 +100,12 @@ async fn page_of_too_many_words_has_a_warning() {
     let answer = send(&world.admin, super::EXTRACT, "a.pdf", &page).await.expect(200);
     let warnings = answer["warnings"].as_array().unwrap();
     assert!(warnings.len() == 1 && warnings[0].as_str().unwrap().contains("page 1"), "{warnings:?}");
+    // Of a job, whether the page was read for it or before.
+    for sender in [world.admin.clone(), world.anonymous()] {
+        let job = send(&sender, "/api/v1/jobs", "a.pdf", &page).await.expect(202);
+        let job = until_status(&sender, job["job_id"].as_str().unwrap(), "completed").await;
+        assert_eq!(job["warnings"].as_array(), Some(warnings), "{job}");
+    }
     let whole = pdf(&[vec![(10.0, 10.0, 9.0, "The points were inspected in spring.")]]);
     assert_eq!(send(&world.admin, super::EXTRACT, "a.pdf", &whole).await.expect(200)["warnings"], json!([]));
     world.finish().await;
