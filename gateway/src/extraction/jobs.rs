@@ -33,6 +33,7 @@ use crate::{
     extract::{EnvelopeParams, IfMatch, Params, Sort, Text, Texts, id},
     past::{AsOf, AtParams, there},
     problem::{JobNotFoundOut, Problem, ProblemOut},
+    resource::after_write,
     services::{commands::Commands, replica::Database},
 };
 
@@ -345,10 +346,13 @@ async fn change(
     let row = find(database, user, id).await?;
     let metadata = context.metadata(actor(user), "change extraction job");
     let written = commands.write::<ExtractionJob>(row.id, version, &metadata, &command).await?;
-    let row = match written.unseen {
-        None => find(database, user, id).await?,
-        Some(at) => find_past(database, row.id, at).await?,
+    let shown = || async {
+        match written.unseen {
+            None => find(database, user, id).await,
+            Some(at) => find_past(database, row.id, at).await,
+        }
     };
+    let row = after_write(shown).await?;
     Ok(answer::changed(written, row.version, &ExtractionJobOut::new(config, &row, None)))
 }
 

@@ -37,6 +37,7 @@ use crate::{
     fleet::services::FleetServices,
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemKind, ProblemOut},
+    resource::after_write,
     services::{auth::ApiTokens, commands::Commands, replica::Database},
     state::Written,
 };
@@ -260,14 +261,10 @@ pub(crate) async fn create(
     let metadata = context.metadata(user.actor(), "create plugin instance");
     let written =
         services.commands.write::<PluginInstance>(context.resource, None, &metadata, &command).await?;
-    let (version, out) = show_at(
-        &services.database,
-        &services.sealer,
-        &context.resource.to_string(),
-        written.unseen,
-        user.runs_controller(),
-    )
-    .await?;
+    let (id, sees_secrets) = (context.resource.to_string(), user.runs_controller());
+    let (version, out) =
+        after_write(|| show_at(&services.database, &services.sealer, &id, written.unseen, sees_secrets))
+            .await?;
     Ok(answer::created(written, &format!("/api/v1/plugins/{}", out.public_id), version, &out))
 }
 
@@ -305,7 +302,9 @@ pub(crate) async fn update(
     let written =
         services.commands.write::<PluginInstance>(instance.row.id, version, &metadata, &command).await?;
     let (version, out) =
-        show_at(&services.database, &services.sealer, &id, written.unseen, user.runs_controller()).await?;
+        after_write(|| show_at(&services.database, &services.sealer, &id, written.unseen, sees_secrets))
+            .await?;
+    let sees_secrets = user.runs_controller();
     Ok(answer::changed(written, version, &out))
 }
 
@@ -334,7 +333,9 @@ pub(crate) async fn report(
         api_tokens.remember_controller(token, true);
         note_controller(&commands, &user, &context, token).await;
     }
-    let (version, out) = show_at(&database, &sealer, &id, written.unseen, user.runs_controller()).await?;
+    let sees_secrets = user.runs_controller();
+    let (version, out) =
+        after_write(|| show_at(&database, &sealer, &id, written.unseen, sees_secrets)).await?;
     Ok(answer::changed(written, version, &out))
 }
 

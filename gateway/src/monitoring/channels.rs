@@ -24,7 +24,7 @@ use crate::{
     extract::{EnvelopeParams, IfMatch, JsonBody, Numeric, Params, Sort, Text, not_null, present},
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
-    resource::{Found, Shown, changed, find, find_at, shown},
+    resource::{Found, Shown, changed, find, find_at, find_written, shown},
     services::{commands::Commands, replica::Database},
     watching::{Disabled, Watching},
 };
@@ -187,7 +187,7 @@ pub(crate) async fn create(
     let command = ChannelCommand::Create(NewChannel { number: 0, owner: user.id, spec });
     let metadata = context.metadata(user.actor(), "create channel");
     let written = commands.write::<Channel>(context.resource, None, &metadata, &command).await?;
-    let row = find_at::<ChannelRow>(&database, &context.resource.to_string(), written.unseen).await?;
+    let row = find_written::<ChannelRow>(&database, &context.resource.to_string(), written).await?;
     let (version, location) = (row.version, format!("/api/v1/events/{}", row.id));
     let out =
         EventCreatedOut { status: "success", message: "Event successfully created.", event: row.into() };
