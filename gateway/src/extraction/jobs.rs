@@ -271,7 +271,7 @@ pub(super) async fn cancel(
         let command = ExtractionJobCommand::Cancel;
         return change(&database, &commands, &config, user.as_ref(), &id, version, &context, command).await;
     }
-    let row = find(&database, user.as_ref(), &id).await?;
+    let row = find_own(&database, user.as_ref(), &id).await?;
     let metadata = context.metadata(actor(user.as_ref()), "delete extraction job");
     let command = ExtractionJobCommand::Delete;
     Ok(answer::deleted(commands.write::<ExtractionJob>(row.id, version, &metadata, &command).await?))
@@ -369,6 +369,17 @@ pub(super) async fn find(
 ) -> Result<ExtractionJobRow, Problem> {
     let row = find_ever(database, user, text).await?;
     if row.deleted { Err(job_not_found()) } else { Ok(row) }
+}
+
+/// Like [`find`], but of the caller's own ones alone, for admins as well.
+async fn find_own(
+    database: &Database,
+    user: Option<&CurrentUser>,
+    text: &str,
+) -> Result<ExtractionJobRow, Problem> {
+    let row = find(database, user, text).await?;
+    let is_own = row.owner_id.is_none_or(|owner| user.is_some_and(|user| user.id.0 == owner));
+    if is_own { Ok(row) } else { Err(job_not_found()) }
 }
 
 /// Like [`find`], also one that was deleted.

@@ -143,6 +143,9 @@ async fn documents_are_seen_by_their_owner_and_admins() {
     assert_eq!(other.delete(&foreign).await.error(404), other.delete(&unknown).await.error(404));
     owner.delete(&format!("{DOCUMENTS}/{}", job["job_id"].as_str().unwrap())).await.error(404);
     world.admin.delete(&foreign).await.expect(200);
+    // Admins delete the text there, not the job of somebody else.
+    world.admin.delete(&format!("/api/v1/jobs/{id}?remove=true")).await.error(404);
+    assert_eq!(names(&owner, "Weichenheizung").await, ["a.txt"]);
     assert_eq!(names(&owner, "Weichenheizung").await, Vec::<String>::new());
     world.finish().await;
 }
