@@ -40,6 +40,7 @@ const IN_USE: &str = "Days of datapoints are older than they are kept and cannot
     them for long, such as a backup or an export. It is tried again every minute: see pg_stat_activity for the session.";
 const REBUILDING: &str = "Datapoints that are older than they are kept, or whose event was deleted with them, cannot be removed \
     while the read model `datapoints` is rebuilt. It is tried again every minute.";
+// Values that were deleted with their event wait for neither.
 const BEHIND: &str = "Datapoints are older than they are kept, and are not removed while the read model `monitoring` does not \
     show all events: one of them may keep its datapoints for longer. It is tried again every minute.";
 const SET_ASIDE: &str = "Datapoints are older than they are kept, and are not removed while events are set aside: one of them may \
@@ -77,6 +78,13 @@ impl Worker for Retention {
         let Some(today) = today(context).await? else { return Ok(false) };
         let removed = match continue_removal(&context.pool, today, general(context)).await {
             Ok(false) => remove_deleted(&context.pool).await,
+            // Values of deleted events do not wait for the numbers that the others wait for.
+            Err(waiting @ (SeriesError::ChannelsBehind | SeriesError::ChannelsSetAside)) => {
+                match remove_deleted(&context.pool).await {
+                    Ok(false) => Err(waiting),
+                    outcome => outcome,
+                }
+            }
             outcome => outcome,
         };
         let outcome = match removed {
