@@ -155,6 +155,8 @@ pub(crate) struct InstanceParams {
 pub(crate) struct InstanceDeleteParams {
     /// Whether the events that the instance created stay; false if absent.
     keep_events: Option<bool>,
+    /// Whether the datapoints of those that are deleted, and their aggregates, are deleted, too: for good; false if absent.
+    values: Option<bool>,
 }
 
 /// A deleted plugin instance.
@@ -301,10 +303,10 @@ pub(crate) async fn update(
     let command = PluginInstanceCommand::Change(changes);
     let written =
         services.commands.write::<PluginInstance>(instance.row.id, version, &metadata, &command).await?;
+    let sees_secrets = user.runs_controller();
     let (version, out) =
         after_write(|| show_at(&services.database, &services.sealer, &id, written.unseen, sees_secrets))
             .await?;
-    let sees_secrets = user.runs_controller();
     Ok(answer::changed(written, version, &out))
 }
 
@@ -340,7 +342,7 @@ pub(crate) async fn report(
 }
 
 /// Delete a plugin instance with its channel mappings, and the events that it created and that no other instance maps, unless
-/// `keep_events=true`. Rules on those events are disabled; their datapoints stay.
+/// `keep_events=true`. Rules on those events are disabled; their datapoints stay, unless `values=true` deletes them for good.
 #[utoipa::path(delete, path = "/api/v1/plugins/{public_id}", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,), InstanceDeleteParams), operation_id = "delete_plugin_instance",
     responses((status = 200, body = InstanceDeletedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn delete(
@@ -349,7 +351,7 @@ pub(crate) async fn delete(
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
-    Params(InstanceDeleteParams { keep_events }): Params<InstanceDeleteParams>,
+    Params(InstanceDeleteParams { keep_events, values }): Params<InstanceDeleteParams>,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let instance = find(&database, &id).await?.row;
@@ -363,7 +365,10 @@ pub(crate) async fn delete(
     // The instance goes last: should this be broken off, the same request does what is left.
     let removed = match keep_events.unwrap_or(false) {
         true => Removed::default(),
-        false => own_events::remove(&database, &commands, &user, &context, instance.id).await?,
+        false => {
+            let values = values.unwrap_or(false);
+            own_events::remove(&database, &commands, &user, &context, instance.id, values).await?
+        }
     };
     let metadata = context.metadata(user.actor(), "delete plugin instance");
     let command = PluginInstanceCommand::Delete;
