@@ -3,14 +3,14 @@ use std::io::{self, BufRead, IsTerminal, Write};
 use anyhow::{Context as _, bail, ensure};
 use chrono::{NaiveDate, TimeDelta};
 use clap::Subcommand;
-use serde_json::json;
+use serde_json::{Value, json};
 use signalbox_clock::Clock;
 use signalbox_config::Config;
 use signalbox_database::{Class, clear_fault, newest_recorded, sweep_time};
 use signalbox_domain::monitoring::{LogEntry, LogEntryCommand};
 use signalbox_projections::monitoring::series::{
-    Overdue, continue_removal, drop_old_days, drop_old_rollups, old_rollup_days, oldest_kept, overdue,
-    record_removals,
+    DroppedDays, Overdue, continue_removal, drop_old_days, drop_old_rollups, old_rollup_days, oldest_kept,
+    overdue, record_removals,
 };
 use signalbox_workers::{removal_entry, retention_entry, rollup_entry};
 use sqlx::PgPool;
@@ -66,20 +66,47 @@ async fn apply(config: &Config, yes: bool, json: bool) -> anyhow::Result<()> {
         show(&due, &rollups, points);
     }
     let is_meant = yes || (!json && confirmed()?);
-    if is_meant {
-        drop_all(config, &pool, (&clock, today), &due, &rollups).await?;
-    }
+    let dropped = match is_meant {
+        true => Some(drop_all(config, &pool, (&clock, today), &due, &rollups).await?),
+        false => None,
+    };
     if json {
-        let (first, last) = (due.days.first().map(|day| day.day), due.days.last().map(|day| day.day));
-        println!(
-            "{}",
-            json!({"days": due.days.len(), "datapoints": points, "from": first, "to": last, "removals": due.removals.len(),
-                "rollup_days": rollups.len(), "dropped": is_meant})
-        );
+        println!("{}", summary(&due, &rollups, dropped.as_ref()));
     } else {
-        println!("{}", if is_meant { "They were dropped." } else { "Nothing was dropped." });
+        println!("{}", outcome(&due, &rollups, dropped.as_ref()));
     }
     Ok(())
+}
+
+/// The numbers of the dropped days, or of those that would be.
+fn summary(due: &Overdue, rollups: &[NaiveDate], dropped: Option<&DroppedDays>) -> Value {
+    let days = dropped.map_or(&due.days, |dropped| &dropped.days);
+    let points: i64 = days.iter().map(|day| day.points).sum();
+    json!({"days": days.len(), "datapoints": points, "from": days.first().map(|day| day.day), "to": days.last().map(|day| day.day),
+        "stayed": dropped.map_or(0, |dropped| dropped.stayed.len()), "removals": due.removals.len(), "rollup_days": rollups.len(),
+        "dropped": dropped.is_some_and(|dropped| is_anything_dropped(due, rollups, dropped))})
+}
+
+fn is_anything_dropped(due: &Overdue, rollups: &[NaiveDate], dropped: &DroppedDays) -> bool {
+    !(dropped.days.is_empty() && due.removals.is_empty() && rollups.is_empty())
+}
+
+/// The same, in words.
+fn outcome(due: &Overdue, rollups: &[NaiveDate], dropped: Option<&DroppedDays>) -> String {
+    let Some(dropped) = dropped else { return "Nothing was dropped.".to_owned() };
+    let (Some(first), Some(last)) = (dropped.stayed.first(), dropped.stayed.last()) else {
+        return "They were dropped.".to_owned();
+    };
+    let (count, first, last) = (dropped.stayed.len(), first.day, last.day);
+    let rest = if is_anything_dropped(due, rollups, dropped) {
+        "The rest was dropped."
+    } else {
+        "Nothing was dropped."
+    };
+    format!(
+        "{count} days from {first} to {last} stay, because an event's own retention_days, which was raised meanwhile, keeps datapoints of \
+         {first}. {rest} Run this again for the datapoints of other events."
+    )
 }
 
 fn show(due: &Overdue, rollups: &[NaiveDate], points: i64) {
@@ -111,7 +138,7 @@ async fn drop_all(
     (clock, today): (&Clock, NaiveDate),
     due: &Overdue,
     rollups: &[NaiveDate],
-) -> anyhow::Result<()> {
+) -> anyhow::Result<DroppedDays> {
     let monitoring = &config.monitoring;
     let mut entries = Vec::new();
     if !due.days.is_empty() {
@@ -127,19 +154,23 @@ async fn drop_all(
     for entry in entries {
         bus.send::<LogEntry>(clock.new_id(), None, &metadata(clock), &LogEntryCommand::Write(entry)).await?;
     }
-    if let Some(last) = due.days.last() {
-        drop_old_days(pool, last.day + TimeDelta::days(1), today).await.context(
+    let dropped = match due.days.last() {
+        Some(last) => drop_old_days(pool, last.day + TimeDelta::days(1), today).await.context(
             "not all of these days could be dropped; what is gone stays gone. If somebody reads them for long (a backup, \
              an export), wait until that has ended, then run this again",
-        )?;
-    }
+        )?,
+        None => DroppedDays::default(),
+    };
     record_removals(pool, &due.removals, false).await?;
     while continue_removal(pool, today, monitoring.retention_days).await? {}
     if let Some(last) = rollups.last() {
         drop_old_rollups(pool, *last).await?;
     }
-    clear_fault(pool, "retention").await?;
-    Ok(())
+    // Otherwise the worker finds out what is due of the days that stayed.
+    if dropped.stayed.is_empty() {
+        clear_fault(pool, "retention").await?;
+    }
+    Ok(dropped)
 }
 
 fn confirmed() -> anyhow::Result<bool> {

@@ -92,14 +92,14 @@ impl<'a> Visitor for Plain<'a> {
 pub(crate) fn parse<D: Decider>(command: &RawValue) -> Result<D::Command, CommandReply> {
     serde_json::from_str(command.get()).map_err(|error| {
         tracing::error!(%error, aggregate.type = D::TYPE, "a command cannot be read");
-        CommandReply::Rejected(Rejection::invalid("unreadable_command", "The command cannot be read."))
+        CommandReply::Rejected(Rejection::unreadable_command())
     })
 }
 
 /// The answer to a command for an aggregate that this program does not know.
 fn unknown(message: &CommandMessage) -> CommandReply {
     tracing::error!(aggregate.type = message.aggregate_type, "a command for an unknown aggregate");
-    CommandReply::Rejected(Rejection::invalid("unknown_aggregate", "The command is not known."))
+    CommandReply::Rejected(Rejection::unknown_aggregate())
 }
 
 /// The answer when the database failed before anything was decided.

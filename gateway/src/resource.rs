@@ -1,19 +1,26 @@
 //! Resources that routes find by their ids, and show as they are or were.
 
+use std::time::Duration;
+
 use axum::response::Response;
 use futures::future::BoxFuture;
 use serde::Serialize;
 use signalbox_projections::register::{At, Past, Resource, StateError, past};
 use sqlx::PgPool;
+use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use crate::{
     answer::{self, Written},
     extract::key,
     past::there,
-    problem::Problem,
+    problem::{Problem, ProblemKind},
     services::replica::Database,
 };
+
+/// Between the two reads after a write.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
+const RETRY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A row that a route finds by its id.
 pub(crate) trait Found: Resource + 'static {
@@ -53,6 +60,41 @@ pub(crate) async fn find_at<R: Found>(database: &Database, id: &str, at: Option<
     }
 }
 
+/// The resource that clients call `id`, after the write `written` of it.
+pub(crate) async fn find_written<R: Found>(
+    database: &Database,
+    id: &str,
+    written: Written,
+) -> Result<R, Problem> {
+    after_write(|| find_at(database, id, written.unseen)).await
+}
+
+/// The result of `read`, which shows what a write has changed. The write is recorded: should `read` fail, it is tried once more, and
+/// then the answer says that the change was made. A client that took it for a failure would make it twice.
+pub(crate) async fn after_write<T, F: Future<Output = Result<T, Problem>>>(
+    read: impl Fn() -> F,
+) -> Result<T, Problem> {
+    let is_failure = |problem: &Problem| problem.kind() != ProblemKind::NotFound;
+    match read().await {
+        Err(problem) if is_failure(&problem) => {
+            tracing::warn!(?problem, "what a write has changed could not be read, and is read again");
+        }
+        found => return found,
+    }
+    sleep(RETRY_DELAY).await;
+    match timeout(RETRY_TIMEOUT, read()).await {
+        Ok(Err(problem)) if is_failure(&problem) => {
+            tracing::error!(?problem, "a change that was made is not shown")
+        }
+        Ok(found) => return found,
+        Err(_) => {
+            tracing::error!("a change that was made is not shown, because it could not be read in time")
+        }
+    }
+    let detail = "The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change.";
+    Err(Problem::new(ProblemKind::Internal, "change_not_shown", detail))
+}
+
 /// The answer that shows `row`.
 pub(crate) fn shown<R: Shown>(row: R) -> Response {
     answer::resource(row.version(), &R::Out::from(row))
@@ -64,7 +106,7 @@ pub(crate) async fn created<R: Shown>(
     id: Uuid,
     written: Written,
 ) -> Result<Response, Problem> {
-    let row = find_at::<R>(database, &id.to_string(), written.unseen).await?;
+    let row = find_written::<R>(database, &id.to_string(), written).await?;
     Ok(answer::created(written, &format!("{}/{id}", R::PATH), row.version(), &R::Out::from(row)))
 }
 
@@ -74,6 +116,46 @@ pub(crate) async fn changed<R: Shown>(
     id: &str,
     written: Written,
 ) -> Result<Response, Problem> {
-    let row = find_at::<R>(database, id, written.unseen).await?;
+    let row = find_written::<R>(database, id, written).await?;
     Ok(answer::changed(written, row.version(), &R::Out::from(row)))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// The result of a read after a write that fails `failures` times with what `problem` makes, and how often it was tried.
+    async fn read(failures: usize, problem: fn() -> Problem) -> (Result<(), Problem>, usize) {
+        let tries = AtomicUsize::new(0);
+        let read = || {
+            let number = tries.fetch_add(1, Ordering::SeqCst);
+            async move { if number < failures { Err(problem()) } else { Ok(()) } }
+        };
+        let found = after_write(read).await;
+        (found, tries.into_inner())
+    }
+
+    #[tokio::test]
+    async fn a_change_is_shown_although_a_read_fails_once() {
+        let (found, tries) = read(1, || Problem::unavailable("The database does not answer.")).await;
+        assert!(found.is_ok() && tries == 2, "{found:?}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_without_the_resource_says_that_it_was_changed() {
+        for problem in [|| Problem::unavailable("away"), || Problem::invalid("a history is too long")] {
+            let (found, tries) = read(9, problem).await;
+            let problem = found.unwrap_err();
+            assert_eq!((tries, problem.kind()), (2, ProblemKind::Internal));
+            assert!(problem.detail().starts_with("The change was made"), "{problem:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_resource_that_was_deleted_meanwhile_is_not_found() {
+        let (found, tries) = read(9, || Problem::not_found("Event")).await;
+        assert_eq!((found.unwrap_err().kind(), tries), (ProblemKind::NotFound, 1));
+    }
 }

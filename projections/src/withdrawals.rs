@@ -167,6 +167,10 @@ fn withdrawals(kind: Kind) -> Statements {
                FROM events e WHERE c.id = $1 AND e.position = $2",
             "UPDATE {schema}.widgets SET channel_id = NULL WHERE channel_id = $1 AND $2::bigint > 0",
         ],
+            ChannelEventKind::ChannelValuesDeleted => &[
+            "UPDATE {schema}.channels c SET values_deleted = true, position = e.position
+               FROM events e WHERE c.id = $1 AND e.position = $2",
+        ],
             ChannelEventKind::ChannelCreated | ChannelEventKind::ChannelUpdated => &[],
         },
         Kind::Dashboard(kind) => match kind {

@@ -20,8 +20,8 @@ mod worker;
 use signalbox_projections::relay_checkpoint as checkpoint;
 
 pub use automation::{
-    Alarms, DeliveryRemoval, Notifications, Readings, RuleEvaluation, RuleLog, WebhookDelivery,
-    WebhookFanOut, WebhookReplay,
+    Alarms, DeliveryRemoval, Notifications, Readings, RuleDisabling, RuleEvaluation, RuleLog,
+    WebhookDelivery, WebhookFanOut, WebhookReplay,
 };
 pub use error::WorkerError;
 pub use extraction::{DocumentIndex, ExtractionCleanup, ExtractionRunner, TextSweep};

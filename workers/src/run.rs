@@ -24,8 +24,8 @@ use crate::{
     AbsenceReporter, Alarms, BlobSweep, Cleanup, Context, DeliveryRemoval, Dispatcher, DocumentIndex,
     ExtractionCleanup, ExtractionRunner, FaultReporter, FirmwareRunner, HashChainWriter, HealthReporter,
     HealthWatch, Housekeeping, Indexer, Notifications, PresenceSweep, Readings, Reconciler, Relay, Retention,
-    RuleEvaluation, RuleLog, Scheduler, StagedSweep, StallSweep, TextSweep, WebhookDelivery, WebhookFanOut,
-    WebhookReplay, Worker, WorkerError,
+    RuleDisabling, RuleEvaluation, RuleLog, Scheduler, StagedSweep, StallSweep, TextSweep, WebhookDelivery,
+    WebhookFanOut, WebhookReplay, Worker, WorkerError,
 };
 
 /// Backoff after a failed step; it doubles with each further failure that is not transient.
@@ -109,6 +109,7 @@ pub async fn run(context: Context, stop: CancellationToken) {
     workers.start(HashChainWriter);
     workers.start(Readings::default());
     workers.start(RuleLog);
+    workers.start(RuleDisabling);
     workers.start(Alarms::default());
     workers.start(Notifications);
     workers.start_everywhere(Arc::new(RuleEvaluation::default()));

@@ -36,6 +36,8 @@ pub struct Rejection {
 }
 
 const UNREADABLE_HISTORY: &str = "unreadable_history";
+const UNREADABLE_COMMAND: &str = "unreadable_command";
+const UNKNOWN_AGGREGATE: &str = "unknown_aggregate";
 
 impl Rejection {
     /// The history of the aggregate cannot be read.
@@ -47,6 +49,21 @@ impl Rejection {
     /// Whether the history of the aggregate cannot be read, so that it refuses every command.
     pub fn is_unreadable_history(&self) -> bool {
         self.code == UNREADABLE_HISTORY
+    }
+
+    /// The handler cannot read the command.
+    pub fn unreadable_command() -> Self {
+        Self::invalid(UNREADABLE_COMMAND, "The command cannot be read.")
+    }
+
+    /// The handler does not know the aggregate that the command is for.
+    pub fn unknown_aggregate() -> Self {
+        Self::invalid(UNKNOWN_AGGREGATE, "The command is not known.")
+    }
+
+    /// Whether the handler does not know the command, as one of an older release; one of another release may.
+    pub fn is_unknown_command(&self) -> bool {
+        [UNREADABLE_COMMAND, UNKNOWN_AGGREGATE].contains(&self.code.as_str())
     }
 
     /// A rejection of `kind` with its stable `code`.

@@ -35,7 +35,7 @@ use crate::{
     monitoring::LabelFilter,
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
-    resource::{Found, find, find_at},
+    resource::{Found, find, find_at, find_written},
     services::{commands::Commands, replica::Database},
 };
 
@@ -219,7 +219,7 @@ pub(crate) async fn acknowledge(
     by.silenced = rule.is_some_and(|rule| rule.is_silenced(now));
     let metadata = context.metadata(current.actor(), "acknowledge alarm");
     let written = commands.write::<Alarm>(row.id, version, &metadata, &AlarmCommand::Acknowledge(by)).await?;
-    let row = find_at::<AlarmRow>(&database, &id, written.unseen).await?;
+    let row = find_written::<AlarmRow>(&database, &id, written).await?;
     let version = row.version;
     let shown = shown(&database, row, written.unseen, current.role).await?;
     Ok(answer::changed(written, version, &shown))
@@ -240,7 +240,7 @@ pub(crate) async fn unacknowledge(
     let row = find::<AlarmRow>(&database, &id).await?;
     let metadata = context.metadata(current.actor(), "unacknowledge alarm");
     let written = commands.write::<Alarm>(row.id, version, &metadata, &AlarmCommand::Unacknowledge).await?;
-    let row = find_at::<AlarmRow>(&database, &id, written.unseen).await?;
+    let row = find_written::<AlarmRow>(&database, &id, written).await?;
     let version = row.version;
     let shown = shown(&database, row, written.unseen, current.role).await?;
     Ok(answer::changed(written, version, &shown))
@@ -271,7 +271,7 @@ pub(crate) async fn silence(
         .map_err(|missing| judged::<Rule>(missing, [examples::rule(), command.clone()]))?;
     let metadata = context.metadata(current.actor(), "silence rule");
     let written = commands.write::<Rule>(row.id, version, &metadata, &command).await?;
-    let row = find_at::<RuleRow>(&database, &id, written.unseen).await?;
+    let row = find_written::<RuleRow>(&database, &id, written).await?;
     let out = SilenceOut {
         rule_public_id: row.id.to_string(),
         silenced_until: row.silenced_until,

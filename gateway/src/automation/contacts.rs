@@ -30,7 +30,7 @@ use crate::{
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, not_null, present},
     past::{AsOf, AtParams},
     problem::{ConflictOut, Problem, ProblemOut},
-    resource::{Found, Shown, changed, find, find_at, shown},
+    resource::{Found, Shown, changed, find, find_at, find_written, shown},
     services::{commands::Commands, replica::Database},
     target,
 };
@@ -218,7 +218,7 @@ pub(crate) async fn create(
     let command = ContactCommand::Create(NewContact { owner: user.id, spec });
     let metadata = context.metadata(user.actor(), "create contact");
     let written = commands.write::<Contact>(id, None, &metadata, &command).await?;
-    let row = find_at::<ContactRow>(&database, &id.to_string(), written.unseen).await?;
+    let row = find_written::<ContactRow>(&database, &id.to_string(), written).await?;
     let (version, location) = (row.version, format!("/api/v1/contacts/{}", row.id));
     let message = "Contact successfully created.";
     let out = ContactCreatedOut { status: "success", message, contact: row.into() };

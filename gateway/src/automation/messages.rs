@@ -23,6 +23,7 @@ use crate::{
     extract::{EnvelopeParams, Params, Sort, Text, Texts, key},
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
+    resource::after_write,
     resource::find,
     services::{commands::Commands, replica::Database},
 };
@@ -52,10 +53,13 @@ pub(crate) async fn test(
     let metadata = context.metadata(user.actor(), "test contact");
     let command = DeliveryBatchCommand::QueueMessage(message);
     let written = commands.write::<DeliveryBatch>(event_id, None, &metadata, &command).await?;
-    let row = match written.unseen {
-        None => find_in(&database, contact.id, event_id).await?,
-        Some(at) => there("Delivery", past_delivery(&database.primary, event_id, event_id, at).await?)?,
+    let shown = || async {
+        match written.unseen {
+            None => find_in(&database, contact.id, event_id).await,
+            Some(at) => there("Delivery", past_delivery(&database.primary, event_id, event_id, at).await?),
+        }
     };
+    let row = after_write(shown).await?;
     let location = format!("/api/v1/contacts/{}/messages/{}", contact.id, row.id);
     Ok(answer::written(written, StatusCode::CREATED, Some(&location), &DeliveryOut::from(&row)))
 }

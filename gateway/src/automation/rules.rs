@@ -20,7 +20,7 @@ use crate::{
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, wanted},
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
-    resource::{Found, Shown, changed, find, find_at, shown},
+    resource::{Found, Shown, changed, find, find_at, find_written, shown},
     services::{commands::Commands, replica::Database},
     watching::judged as judged_by_alarms,
 };
@@ -93,7 +93,7 @@ pub(crate) async fn create(
     let command = RuleCommand::Create(NewRule { owner: user.id, spec, after: 0 });
     let metadata = context.metadata(user.actor(), "create rule");
     let written = commands.write::<Rule>(context.resource, None, &metadata, &command).await?;
-    let row = find_at::<RuleRow>(&database, &context.resource.to_string(), written.unseen).await?;
+    let row = find_written::<RuleRow>(&database, &context.resource.to_string(), written).await?;
     let (version, location) = (row.version, format!("/api/v1/rules/{}", row.id));
     let out = RuleCreatedOut { status: "success", message: "Rule successfully created.", rule: row.into() };
     Ok(answer::created(written, &location, version, &out))

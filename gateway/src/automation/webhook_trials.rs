@@ -27,7 +27,7 @@ use crate::{
     extract::{JsonBody, Text},
     past::there,
     problem::{Problem, ProblemOut},
-    resource::{find, find_at},
+    resource::{after_write, find, find_written},
     services::{commands::Commands, replica::Database},
 };
 
@@ -111,10 +111,15 @@ pub(crate) async fn test(
     let command = DeliveryBatchCommand::Queue { webhook: WebhookId(webhook.id), deliveries: vec![delivery] };
     let metadata = context.metadata(user.actor(), "test webhook");
     let written = commands.write::<DeliveryBatch>(event_id, None, &metadata, &command).await?;
-    let row = match written.unseen {
-        None => deliveries::delivery(&database.primary, webhook.id, event_id).await?,
-        Some(at) => Some(there("Delivery", past_delivery(&database.primary, event_id, event_id, at).await?)?),
+    let shown = || async {
+        match written.unseen {
+            None => Ok(deliveries::delivery(&database.primary, webhook.id, event_id).await?),
+            Some(at) => {
+                Ok(Some(there("Delivery", past_delivery(&database.primary, event_id, event_id, at).await?)?))
+            }
+        }
     };
+    let row = after_write(shown).await?;
     let row = row.ok_or_else(|| Problem::not_found("Delivery"))?;
     let location = format!("/api/v1/webhooks/{}/deliveries/{}", webhook.id, row.id);
     Ok(answer::written(written, StatusCode::CREATED, Some(&location), &DeliveryOut::from(&row)))
@@ -138,7 +143,7 @@ pub(crate) async fn replay(
     let command = WebhookCommand::Replay(Replay { id: context.resource, after, last });
     let metadata = context.metadata(user.actor(), "replay webhook");
     let written = commands.write::<Webhook>(webhook.id, None, &metadata, &command).await?;
-    let row = find_at::<WebhookRow>(&database, &id, written.unseen).await?;
+    let row = find_written::<WebhookRow>(&database, &id, written).await?;
     Ok(answer::written(written, StatusCode::ACCEPTED, None, &WebhookOut::from(row)))
 }
 

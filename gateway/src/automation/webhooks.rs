@@ -36,7 +36,7 @@ use crate::{
     idempotency::Repetitions,
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
-    resource::{Found, Shown, find, find_at, shown},
+    resource::{Found, Shown, find, find_at, find_written, shown},
     services::{commands::Commands, replica::Database},
     state::Written,
     target,
@@ -312,7 +312,7 @@ pub(crate) async fn create(
     find_filtered(&database, &filters, &WebhookFilters::default()).await?;
     let metadata = context.metadata(user.actor(), "create webhook");
     let written = commands.write::<Webhook>(context.resource, None, &metadata, &command).await?;
-    let row = find_at::<WebhookRow>(&database, &context.resource.to_string(), written.unseen).await?;
+    let row = find_written::<WebhookRow>(&database, &context.resource.to_string(), written).await?;
     let (version, location) = (row.version, format!("/api/v1/webhooks/{}", row.id));
     let out = WebhookCreatedOut {
         status: "success",
@@ -377,7 +377,7 @@ pub(crate) async fn update(
     // The aggregate completes omitted fields, so concurrent changes lose nothing.
     let command = WebhookCommand::Change(changes);
     let written = services.commands.write::<Webhook>(row.id, version, &metadata, &command).await?;
-    let row = find_at::<WebhookRow>(&services.database, &id, written.unseen).await?;
+    let row = find_written::<WebhookRow>(&services.database, &id, written).await?;
     changed(&services.sealer, written, row, secret).await
 }
 

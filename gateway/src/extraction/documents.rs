@@ -1,5 +1,7 @@
 //! Documents whose text is kept: the list, the search in it, and deletion.
 
+use std::time::Duration;
+
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -15,6 +17,7 @@ use signalbox_projections::extraction::{
     queries::job,
 };
 use sqlx::PgPool;
+use tokio::time::sleep;
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
 
@@ -27,6 +30,8 @@ use crate::{
     services::{commands::Commands, replica::Database},
 };
 
+/// How long a command may be under way after its sender has gone: command handlers wait for PostgreSQL for ten seconds.
+const UNDER_WAY: Duration = Duration::from_secs(30);
 /// Characters of a query.
 const MAX_QUERY: usize = 1000;
 
@@ -177,11 +182,14 @@ pub(super) fn check_keeper(user: Option<&CurrentUser>) -> Result<(), Problem> {
     }
 }
 
-/// Documents of jobs whose texts a user keeps, which count until the jobs show. Dropped before they are taken in, they count no longer.
+/// Documents of jobs whose texts a user keeps, which count until the jobs show. Dropped before they are taken in, those of which the
+/// log has no job count no longer.
 pub(super) struct Keeping {
     pool: PgPool,
     jobs: Vec<Uuid>,
     is_over: bool,
+    /// Time after which the log has every job that may still be taken in.
+    until_certain: Duration,
 }
 
 impl Keeping {
@@ -200,7 +208,8 @@ impl Keeping {
         let jobs: Vec<Uuid> = jobs.iter().map(|(id, _)| *id).collect();
         let limit = i64::from(most) << 20;
         let Some(taken) = keeping::note(&database.primary, user.id.0, &jobs, &sizes, limit).await? else {
-            return Ok(Self { pool: database.primary.clone(), jobs, is_over: false });
+            let pool = database.primary.clone();
+            return Ok(Self { pool, jobs, is_over: false, until_certain: Duration::ZERO });
         };
         let detail = format!(
             "Your kept texts, with the places of their blocks, and open jobs take {} MiB of {most} MiB: delete some documents, or \
@@ -208,6 +217,16 @@ impl Keeping {
             (taken >> 20).max(i64::from(most)),
         );
         Err(Problem::conflict("documents_full", detail))
+    }
+
+    /// From now on jobs are submitted: one that is not answered may still be taken in.
+    pub(super) fn begin(&mut self) {
+        self.until_certain = UNDER_WAY;
+    }
+
+    /// Each job was taken in, was refused, or has not been submitted.
+    pub(super) fn end(&mut self) {
+        self.until_certain = Duration::ZERO;
     }
 
     /// The jobs were taken in.
@@ -221,8 +240,9 @@ impl Drop for Keeping {
         if self.is_over {
             return;
         }
-        let (pool, jobs) = (self.pool.clone(), std::mem::take(&mut self.jobs));
+        let (pool, jobs, wait) = (self.pool.clone(), std::mem::take(&mut self.jobs), self.until_certain);
         tokio::spawn(async move {
+            sleep(wait).await;
             if let Err(error) = keeping::release(&pool, &jobs).await {
                 tracing::warn!(%error, "documents that were not taken in count for another hour");
             }

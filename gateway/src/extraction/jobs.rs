@@ -33,6 +33,7 @@ use crate::{
     extract::{EnvelopeParams, IfMatch, Params, Sort, Text, Texts, id},
     past::{AsOf, AtParams, there},
     problem::{JobNotFoundOut, Problem, ProblemOut},
+    resource::after_write,
     services::{commands::Commands, replica::Database},
 };
 
@@ -272,7 +273,7 @@ pub(super) async fn cancel(
         let command = ExtractionJobCommand::Cancel;
         return change(&database, &commands, &config, user.as_ref(), &id, version, &context, command).await;
     }
-    let row = find(&database, user.as_ref(), &id).await?;
+    let row = find_own(&database, user.as_ref(), &id).await?;
     let metadata = context.metadata(actor(user.as_ref()), "delete extraction job");
     let command = ExtractionJobCommand::Delete;
     Ok(answer::deleted(commands.write::<ExtractionJob>(row.id, version, &metadata, &command).await?))
@@ -347,10 +348,13 @@ async fn change(
     let row = find(database, user, id).await?;
     let metadata = context.metadata(actor(user), "change extraction job");
     let written = commands.write::<ExtractionJob>(row.id, version, &metadata, &command).await?;
-    let row = match written.unseen {
-        None => find(database, user, id).await?,
-        Some(at) => find_past(database, row.id, at).await?,
+    let shown = || async {
+        match written.unseen {
+            None => find(database, user, id).await,
+            Some(at) => find_past(database, row.id, at).await,
+        }
     };
+    let row = after_write(shown).await?;
     Ok(answer::changed(written, row.version, &ExtractionJobOut::new(config, &row, None)))
 }
 
@@ -367,6 +371,17 @@ pub(super) async fn find(
 ) -> Result<ExtractionJobRow, Problem> {
     let row = find_ever(database, user, text).await?;
     if row.deleted { Err(job_not_found()) } else { Ok(row) }
+}
+
+/// Like [`find`], but of the caller's own ones alone, for admins as well.
+async fn find_own(
+    database: &Database,
+    user: Option<&CurrentUser>,
+    text: &str,
+) -> Result<ExtractionJobRow, Problem> {
+    let row = find(database, user, text).await?;
+    let is_own = row.owner_id.is_none_or(|owner| user.is_some_and(|user| user.id.0 == owner));
+    if is_own { Ok(row) } else { Err(job_not_found()) }
 }
 
 /// Like [`find`], also one that was deleted.

@@ -1,10 +1,12 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use axum::{
     extract::{Request, State},
     http::StatusCode,
     response::Response,
 };
 use base64::{Engine, prelude::BASE64_STANDARD};
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 use serde::Serialize;
 use serde_json::json;
 use signalbox_config::Config;
@@ -33,7 +35,7 @@ use crate::{
     context::RequestContext,
     extraction::services::DocumentServices,
     idempotency::{Begun, Once, RequestSecret, digest},
-    problem::{Problem, ProblemOut},
+    problem::{Problem, ProblemKind, ProblemOut},
     services::replica::Database,
     state::Written,
     target::reachable_from,
@@ -252,7 +254,7 @@ async fn submit_all(
     check_room(&services.database, &services.config, &ids).await?;
     let user = caller.user.as_ref();
     let sizes: Vec<_> = ids.iter().copied().zip(documents.iter().map(|document| document.size)).collect();
-    let keeping = match user.filter(|_| request.keeps_text) {
+    let mut keeping = match user.filter(|_| request.keeps_text) {
         Some(user) => Some(Keeping::note(&services.database, &services.config, user, &sizes).await?),
         None => None,
     };
@@ -264,13 +266,28 @@ async fn submit_all(
         _ => None,
     };
     let secret = secret.as_ref();
-    let submissions = ids
-        .into_iter()
-        .zip(documents)
-        .map(|(id, document)| submit_one(&services.sealer, user, context, id, document, request, secret));
+    let has_failed = &AtomicBool::new(false);
+    let submissions = ids.into_iter().zip(documents).map(|(id, document)| async move {
+        if has_failed.load(Ordering::Relaxed) {
+            return None;
+        }
+        let submitted = submit_one(&services.sealer, user, context, id, document, request, secret).await;
+        has_failed.fetch_or(submitted.is_err(), Ordering::Relaxed);
+        Some(submitted)
+    });
     let submissions: Vec<_> = submissions.collect();
+    keeping.iter_mut().for_each(Keeping::begin);
+    // After a failure those under way are still awaited: if they are taken in, they count.
+    let submitted: Vec<Option<Result<_, Problem>>> =
+        stream::iter(submissions).buffered(CONCURRENT).collect().await;
+    let is_certain = |submitted: &Result<_, Problem>| {
+        submitted.as_ref().err().is_none_or(|problem| problem.kind() != ProblemKind::Unavailable)
+    };
+    if submitted.iter().flatten().all(is_certain) {
+        keeping.iter_mut().for_each(Keeping::end);
+    }
     let submitted: Vec<(Written, ExtractionSubmittedOut)> =
-        stream::iter(submissions).buffered(CONCURRENT).try_collect().await?;
+        submitted.into_iter().flatten().collect::<Result<_, _>>()?;
     if let Some(keeping) = keeping {
         keeping.taken_in();
     }

@@ -32,6 +32,7 @@ use crate::{
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, parse_json, read_body},
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
+    resource::after_write,
     services::{commands::Commands, replica::Database},
     target::reachable,
 };
@@ -168,7 +169,7 @@ pub(crate) async fn create(
     let metadata = context.metadata(user.actor(), "create firmware");
     let command = FirmwareCommand::Create(new);
     let written = commands.write::<Firmware>(context.resource, None, &metadata, &command).await?;
-    let (version, out) = shown(&database, context.resource, written.unseen).await?;
+    let (version, out) = after_write(|| shown(&database, context.resource, written.unseen)).await?;
     let location = format!("/api/v1/ota/{}", context.resource);
     Ok(answer::created(written, &location, version, &out))
 }
@@ -248,7 +249,7 @@ pub(crate) async fn apply(
     let row = find(&database, &id).await?;
     let metadata = context.metadata(user.actor(), "apply firmware");
     let written = commands.write::<Firmware>(row.id, None, &metadata, &command).await?;
-    let (_, out) = shown(&database, row.id, written.unseen).await?;
+    let (_, out) = after_write(|| shown(&database, row.id, written.unseen)).await?;
     Ok(answer::written(written, StatusCode::ACCEPTED, None, &out))
 }
 
@@ -268,7 +269,7 @@ pub(crate) async fn rollback(
     let metadata = context.metadata(user.actor(), "roll back firmware");
     let written = commands.write::<Firmware>(row.id, None, &metadata, &FirmwareCommand::Rollback).await?;
     if written.unseen.is_some() {
-        let (_, out) = shown(&database, row.id, written.unseen).await?;
+        let (_, out) = after_write(|| shown(&database, row.id, written.unseen)).await?;
         return Ok(answer::written(written, StatusCode::ACCEPTED, None, &out));
     }
     let deadline = Instant::now() + ROLLBACK_TIMEOUT;

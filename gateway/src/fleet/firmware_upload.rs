@@ -30,6 +30,7 @@ use crate::{
     form::{OPTIONS, empty, filename, multipart, option, refused, unreadable},
     idempotency::{Begun, Once, digest},
     problem::{Problem, ProblemOut},
+    resource::after_write,
     services::replica::Database,
     staged::{Staged, Staging},
 };
@@ -213,7 +214,7 @@ async fn record(
     };
     let metadata = context.metadata(user.actor(), "upload firmware");
     let written = form.staged.hand_over::<Firmware>(id, &metadata, &command).await?;
-    let (resource_version, firmware) = shown(database, id, written.unseen).await?;
+    let (resource_version, firmware) = after_write(|| shown(database, id, written.unseen)).await?;
     let size = with_separators(form.bundle.size);
     let message = format!("{} ({size} bytes) uploaded as firmware {version}.", form.file_name);
     let out = FirmwareUploadedOut { message, firmware };

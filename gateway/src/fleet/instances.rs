@@ -37,6 +37,7 @@ use crate::{
     fleet::services::FleetServices,
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemKind, ProblemOut},
+    resource::after_write,
     services::{auth::ApiTokens, commands::Commands, replica::Database},
     state::Written,
 };
@@ -154,6 +155,8 @@ pub(crate) struct InstanceParams {
 pub(crate) struct InstanceDeleteParams {
     /// Whether the events that the instance created stay; false if absent.
     keep_events: Option<bool>,
+    /// Whether the datapoints of those that are deleted, and their aggregates, are deleted, too: for good; false if absent.
+    values: Option<bool>,
 }
 
 /// A deleted plugin instance.
@@ -260,14 +263,10 @@ pub(crate) async fn create(
     let metadata = context.metadata(user.actor(), "create plugin instance");
     let written =
         services.commands.write::<PluginInstance>(context.resource, None, &metadata, &command).await?;
-    let (version, out) = show_at(
-        &services.database,
-        &services.sealer,
-        &context.resource.to_string(),
-        written.unseen,
-        user.runs_controller(),
-    )
-    .await?;
+    let (id, sees_secrets) = (context.resource.to_string(), user.runs_controller());
+    let (version, out) =
+        after_write(|| show_at(&services.database, &services.sealer, &id, written.unseen, sees_secrets))
+            .await?;
     Ok(answer::created(written, &format!("/api/v1/plugins/{}", out.public_id), version, &out))
 }
 
@@ -304,8 +303,10 @@ pub(crate) async fn update(
     let command = PluginInstanceCommand::Change(changes);
     let written =
         services.commands.write::<PluginInstance>(instance.row.id, version, &metadata, &command).await?;
+    let sees_secrets = user.runs_controller();
     let (version, out) =
-        show_at(&services.database, &services.sealer, &id, written.unseen, user.runs_controller()).await?;
+        after_write(|| show_at(&services.database, &services.sealer, &id, written.unseen, sees_secrets))
+            .await?;
     Ok(answer::changed(written, version, &out))
 }
 
@@ -334,12 +335,14 @@ pub(crate) async fn report(
         api_tokens.remember_controller(token, true);
         note_controller(&commands, &user, &context, token).await;
     }
-    let (version, out) = show_at(&database, &sealer, &id, written.unseen, user.runs_controller()).await?;
+    let sees_secrets = user.runs_controller();
+    let (version, out) =
+        after_write(|| show_at(&database, &sealer, &id, written.unseen, sees_secrets)).await?;
     Ok(answer::changed(written, version, &out))
 }
 
 /// Delete a plugin instance with its channel mappings, and the events that it created and that no other instance maps, unless
-/// `keep_events=true`. Rules on those events are disabled; their datapoints stay.
+/// `keep_events=true`. Rules on those events are disabled; their datapoints stay, unless `values=true` deletes them for good.
 #[utoipa::path(delete, path = "/api/v1/plugins/{public_id}", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,), InstanceDeleteParams), operation_id = "delete_plugin_instance",
     responses((status = 200, body = InstanceDeletedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn delete(
@@ -348,7 +351,7 @@ pub(crate) async fn delete(
     Writer(user): Writer,
     IfMatch(version): IfMatch,
     Text(id): Text,
-    Params(InstanceDeleteParams { keep_events }): Params<InstanceDeleteParams>,
+    Params(InstanceDeleteParams { keep_events, values }): Params<InstanceDeleteParams>,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let instance = find(&database, &id).await?.row;
@@ -362,7 +365,10 @@ pub(crate) async fn delete(
     // The instance goes last: should this be broken off, the same request does what is left.
     let removed = match keep_events.unwrap_or(false) {
         true => Removed::default(),
-        false => own_events::remove(&database, &commands, &user, &context, instance.id).await?,
+        false => {
+            let values = values.unwrap_or(false);
+            own_events::remove(&database, &commands, &user, &context, instance.id, values).await?
+        }
     };
     let metadata = context.metadata(user.actor(), "delete plugin instance");
     let command = PluginInstanceCommand::Delete;

@@ -23,6 +23,7 @@ use crate::{
     monitoring::channels::optional_channel,
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
+    resource::after_write,
     services::{commands::Commands, replica::Database},
 };
 
@@ -121,7 +122,8 @@ pub(crate) async fn create(
     let metadata = context.metadata(user.actor(), "map channel");
     let command = PluginInstanceCommand::AddMapping { mapping, spec };
     let written = commands.write::<PluginInstance>(instance, None, &metadata, &command).await?;
-    let mapping = find_at(&database, instance, context.resource, written.unseen).await?.into();
+    let mapping =
+        after_write(|| find_at(&database, instance, context.resource, written.unseen)).await?.into();
     let out =
         MappingCreatedOut { status: "success", message: "Channel mapping successfully created.", mapping };
     Ok(answer::written(written, StatusCode::CREATED, None, &out))
@@ -162,7 +164,8 @@ pub(crate) async fn update(
     let metadata = context.metadata(user.actor(), "change channel mapping");
     let command = PluginInstanceCommand::ChangeMapping { mapping, changes };
     let written = commands.write::<PluginInstance>(instance, version, &metadata, &command).await?;
-    let out = MappingOut::from(find_at(&database, instance, mapping.0, written.unseen).await?);
+    let out =
+        MappingOut::from(after_write(|| find_at(&database, instance, mapping.0, written.unseen)).await?);
     Ok(answer::written(written, StatusCode::OK, None, &out))
 }
 

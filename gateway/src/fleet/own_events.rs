@@ -7,7 +7,7 @@ use serde::Serialize;
 use signalbox_domain::{
     fleet::{PluginInstance, PluginInstanceEvent},
     kernel::{Decider, Rejection},
-    monitoring::{Channel, ChannelCommand},
+    monitoring::Channel,
 };
 use signalbox_event_store::read_stream_from;
 use signalbox_projections::fleet::queries::unshared_events;
@@ -18,6 +18,7 @@ use super::channels::event_id;
 use crate::{
     auth::CurrentUser,
     context::RequestContext,
+    monitoring::channels::deletion,
     problem::Problem,
     services::{commands::Commands, replica::Database},
     state::Written,
@@ -41,13 +42,15 @@ pub(super) struct Removed {
     pub(super) written: Written,
 }
 
-/// Deletes the events that `instance` created and that no other instance maps, and disables the rules on them.
+/// Deletes the events that `instance` created and that no other instance maps, with their datapoints if `values` says so, and disables
+/// the rules on them.
 pub(super) async fn remove(
     database: &Database,
     commands: &Commands,
     user: &CurrentUser,
     context: &RequestContext,
     instance: Uuid,
+    values: bool,
 ) -> Result<Removed, Problem> {
     let created = created_by(database, instance).await?;
     let events = unshared_events(&database.primary, instance, &created).await?;
@@ -56,8 +59,7 @@ pub(super) async fn remove(
     let mut disabled = watching.disable_rules_on(&ids).await?;
     let deleted = stream::iter(ids.clone()).map(|event| async move {
         let metadata = context.metadata(user.actor(), &format!("delete channel {event}"));
-        let command = ChannelCommand::Delete { values: false };
-        if_still_there(commands.write::<Channel>(event, None, &metadata, &command).await)
+        if_still_there(commands.write::<Channel>(event, None, &metadata, &deletion(values)).await)
     });
     let deleted: Vec<_> = deleted.buffer_unordered(CONCURRENT).try_collect().await?;
     watching.disable_late_rules(&ids, &mut disabled).await;

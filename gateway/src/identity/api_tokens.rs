@@ -26,6 +26,7 @@ use crate::{
     idempotency::Repetitions,
     past::there,
     problem::{Problem, ProblemOut},
+    resource::after_write,
     services::{auth::ApiTokens, commands::Commands, replica::Database},
 };
 
@@ -138,10 +139,13 @@ pub(crate) async fn create(
     let metadata = context.metadata(current.actor(), "create API token");
     let command = ApiTokenCommand::Create(new);
     let written = commands.write::<ApiToken>(context.resource, None, &metadata, &command).await?;
-    let row = match written.unseen {
-        None => find(&database, &context.resource.to_string()).await?,
-        Some(at) => there("Token", past(&database.primary, context.resource, at).await?)?,
+    let shown = || async {
+        match written.unseen {
+            None => find(&database, &context.resource.to_string()).await,
+            Some(at) => there("Token", past(&database.primary, context.resource, at).await?),
+        }
     };
+    let row = after_write(shown).await?;
     if hash_secret(&secret).as_str() != row.secret_sha256 {
         return Err(shown_before());
     }

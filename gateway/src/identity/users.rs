@@ -20,7 +20,7 @@ use crate::{
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text},
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
-    resource::{Found, find, find_at},
+    resource::{Found, find, find_at, find_written},
     services::{auth::Passwords, commands::Commands, replica::Database},
 };
 
@@ -140,7 +140,7 @@ pub(crate) async fn create(
     let metadata = context.metadata(current.actor(), "create user");
     let written =
         commands.write::<User>(context.resource, None, &metadata, &UserCommand::Create(new)).await?;
-    let row = find_at::<UserRow>(&database, &context.resource.to_string(), written.unseen).await?;
+    let row = find_written::<UserRow>(&database, &context.resource.to_string(), written).await?;
     let location = format!("/api/v1/users/{}", row.id);
     let out = UserCreatedOut { status: "success", message: "User successfully created.", user: row.into() };
     Ok(answer::written(written, StatusCode::CREATED, Some(&location), &out))
@@ -176,7 +176,7 @@ pub(crate) async fn update(
     let command = UserCommand::Change(UserChanges { email, username, role, password_hash });
     let metadata = context.metadata(current.actor(), "change user");
     let written = commands.write::<User>(row.id, version, &metadata, &command).await?;
-    let row = find_at::<UserRow>(&database, &id, written.unseen).await?;
+    let row = find_written::<UserRow>(&database, &id, written).await?;
     Ok(answer::written(written, StatusCode::OK, None, &UserRecordOut::from(row)))
 }
 

@@ -21,10 +21,10 @@ use crate::{
     auth::{Reader, Writer},
     context::RequestContext,
     existence::{examples, judged},
-    extract::{EnvelopeParams, IfMatch, JsonBody, Numeric, Params, Sort, Text, not_null, present},
+    extract::{EnvelopeParams, IfMatch, JsonBody, Numeric, Params, Sort, Text, key, not_null, present},
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
-    resource::{Found, Shown, changed, find, find_at, shown},
+    resource::{Found, Shown, changed, find, find_at, find_written, shown},
     services::{commands::Commands, replica::Database},
     watching::{Disabled, Watching},
 };
@@ -123,8 +123,8 @@ pub(crate) struct EventCreatedOut {
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct EventDeleteParams {
-    /// Whether its datapoints and their aggregates are deleted, too: for good, within seconds where nothing else is removed; false if
-    /// absent.
+    /// Whether its datapoints and their aggregates are deleted, too: for good, within seconds where nothing else is removed. An event
+    /// that was deleted before is found by its id. False if absent.
     values: Option<bool>,
 }
 
@@ -187,7 +187,7 @@ pub(crate) async fn create(
     let command = ChannelCommand::Create(NewChannel { number: 0, owner: user.id, spec });
     let metadata = context.metadata(user.actor(), "create channel");
     let written = commands.write::<Channel>(context.resource, None, &metadata, &command).await?;
-    let row = find_at::<ChannelRow>(&database, &context.resource.to_string(), written.unseen).await?;
+    let row = find_written::<ChannelRow>(&database, &context.resource.to_string(), written).await?;
     let (version, location) = (row.version, format!("/api/v1/events/{}", row.id));
     let out =
         EventCreatedOut { status: "success", message: "Event successfully created.", event: row.into() };
@@ -231,8 +231,8 @@ pub(crate) async fn update(
     changed::<ChannelRow>(&database, &id, written).await
 }
 
-/// Delete an event; its datapoints stay, unless `values=true` deletes them for good. Rules on it are disabled, which clears their
-/// alarms.
+/// Delete an event; its datapoints stay, unless `values=true` deletes them for good, also of an event that was deleted before. Rules
+/// on it are disabled, which clears their alarms.
 #[utoipa::path(delete, path = "/api/v1/events/{id}", tag = "events", security(("jwt" = [])), params(("id" = String, Path,), EventDeleteParams), operation_id = "delete_event",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn delete(
@@ -244,7 +244,9 @@ pub(crate) async fn delete(
     Params(EventDeleteParams { values }): Params<EventDeleteParams>,
     context: RequestContext,
 ) -> Result<Response, Problem> {
-    let row = find::<ChannelRow>(&database, &id).await?;
+    let values = values.unwrap_or(false);
+    let row =
+        if values { find_ever(&database, &id).await? } else { find::<ChannelRow>(&database, &id).await? };
     let watching = Watching { database: &database, commands: &commands, user: &user, context: &context };
     let mut disabled = Disabled::default();
     // The log is asked, not the read model, which may not show a version yet that makes this deletion fail: rules stay enabled then.
@@ -252,10 +254,22 @@ pub(crate) async fn delete(
         disabled = watching.disable_rules_on(&[row.id]).await?;
     }
     let metadata = context.metadata(user.actor(), "delete channel");
-    let command = ChannelCommand::Delete { values: values.unwrap_or(false) };
+    let command = deletion(values);
     let written = commands.write::<Channel>(row.id, version, &metadata, &command).await?;
     watching.disable_late_rules(&[row.id], &mut disabled).await;
     Ok(answer::success(disabled.beside(written), "Event successfully deleted."))
+}
+
+/// The command that deletes an event, and its datapoints if `values` says so.
+pub(crate) fn deletion(values: bool) -> ChannelCommand {
+    if values { ChannelCommand::DeleteValues } else { ChannelCommand::Delete { values: false } }
+}
+
+/// The event that a client calls `id`, deleted or not.
+async fn find_ever(database: &Database, id: &str) -> Result<ChannelRow, Problem> {
+    let id = key(ChannelRow::KIND, id)?;
+    let row = database.read(|pool| queries::channel_ever(pool, id)).await?;
+    row.ok_or_else(|| Problem::not_found(ChannelRow::KIND))
 }
 
 /// Whether the event `id` is at `version`, if one is given.

@@ -20,6 +20,7 @@ use crate::{
     history::{RestoreIn, VersionOut, content, place, restoring},
     past::there,
     problem::{Problem, ProblemOut},
+    resource::after_write,
     services::{commands::Commands, replica::Database},
 };
 
@@ -86,6 +87,6 @@ pub(crate) async fn restore(
     let command = DashboardCommand::Restore { name: then.name, is_global: then.is_global, widgets };
     let metadata = restoring(context.metadata(user.actor(), "restore dashboard"), wanted);
     let written = commands.write::<Dashboard>(id, version, &metadata, &command).await?;
-    let (version, out) = show_at(&database, id, written.unseen).await?;
+    let (version, out) = after_write(|| show_at(&database, id, written.unseen)).await?;
     Ok(answer::changed(written, version, &out))
 }

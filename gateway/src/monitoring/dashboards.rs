@@ -17,6 +17,7 @@ use crate::{
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, not_null},
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
+    resource::after_write,
     services::{catalog::Catalogs, commands::Commands, replica::Database},
 };
 
@@ -122,7 +123,7 @@ pub(crate) async fn create(
     let metadata = context.metadata(user.actor(), "create dashboard");
     let command = DashboardCommand::Create(new);
     let written = commands.write::<Dashboard>(context.resource, None, &metadata, &command).await?;
-    let (version, dashboard) = show_at(&database, context.resource, written.unseen).await?;
+    let (version, dashboard) = after_write(|| show_at(&database, context.resource, written.unseen)).await?;
     let location = format!("/api/v1/dashboards/{}", dashboard.public_id);
     let out =
         DashboardCreatedOut { status: "success", message: "Dashboard successfully created.", dashboard };
@@ -149,7 +150,7 @@ pub(crate) async fn update(
         .map_err(|missing| judged::<Dashboard>(missing, [examples::dashboard(), command.clone()]))?;
     let metadata = context.metadata(user.actor(), "change dashboard");
     let written = commands.write::<Dashboard>(row.id, version, &metadata, &command).await?;
-    let (version, out) = show_at(&database, row.id, written.unseen).await?;
+    let (version, out) = after_write(|| show_at(&database, row.id, written.unseen)).await?;
     Ok(answer::changed(written, version, &out))
 }
 

@@ -26,6 +26,7 @@ use crate::{
     extract::{IfMatch, JsonBody, Numeric, Text, Texts, id, not_null, present},
     past::there,
     problem::{Problem, ProblemKind, ProblemOut},
+    resource::after_write,
     services::{commands::Commands, replica::Database},
 };
 
@@ -129,7 +130,8 @@ pub(crate) async fn create(
     let metadata = context.metadata(user.actor(), "add widget");
     let command = DashboardCommand::AddWidget { widget, spec };
     let written = commands.write::<Dashboard>(dashboard.id, None, &metadata, &command).await?;
-    let widget = find_at(&database, dashboard.id, context.resource, written.unseen).await?.into();
+    let widget =
+        after_write(|| find_at(&database, dashboard.id, context.resource, written.unseen)).await?.into();
     let out = WidgetCreatedOut { status: "success", message: "Widget successfully created.", widget };
     Ok(answer::written(written, StatusCode::CREATED, None, &out))
 }
@@ -170,7 +172,8 @@ pub(crate) async fn update(
     let metadata = context.metadata(user.actor(), "change widget");
     let command = DashboardCommand::ChangeWidget { widget: WidgetId(widget.id), changes };
     let written = commands.write::<Dashboard>(dashboard.id, version, &metadata, &command).await?;
-    let out = WidgetOut::from(find_at(&database, dashboard.id, widget.id, written.unseen).await?);
+    let out =
+        WidgetOut::from(after_write(|| find_at(&database, dashboard.id, widget.id, written.unseen)).await?);
     Ok(answer::written(written, StatusCode::OK, None, &out))
 }
 

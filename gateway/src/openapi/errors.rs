@@ -86,6 +86,13 @@ fn causes(operation: &Operation<'_>, status: &str) -> Vec<Cause> {
             ("internal", "The service failed; its log has the reason under the request's id."),
             ("installation_failed", "The package could not be installed; the message says why."),
         ],
+        "500" if shows_change(id) => vec![
+            ("internal", "The service failed; its log has the reason under the request's id."),
+            (
+                "change_not_shown",
+                "The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change.",
+            ),
+        ],
         "500" => vec![("internal", "The service failed; its log has the reason under the request's id.")],
         "503" => vec![(
             "unavailable",
@@ -96,6 +103,12 @@ fn causes(operation: &Operation<'_>, status: &str) -> Vec<Cause> {
         }
         _ => Vec::new(),
     }
+}
+
+/// Whether the operation changes a resource and answers with it.
+fn shows_change(id: &str) -> bool {
+    ["create_", "update_", "restore_"].iter().any(|prefix| id.starts_with(prefix))
+        && !["create_datapoint", "create_datapoints"].contains(&id)
 }
 
 fn malformed(operation: &Operation<'_>) -> Vec<Cause> {

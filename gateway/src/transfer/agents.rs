@@ -33,6 +33,7 @@ use crate::{
     extract::{IfMatch, JsonBody, Number, PageParams, Params, Sort, not_null, present},
     past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem, ProblemKind},
+    resource::after_write,
     services::{commands::Commands, consistency::ReadGate, replica::Database},
 };
 
@@ -150,7 +151,7 @@ pub(crate) async fn create(
     let command = AgentCommand::Create(NewAgent { number: 0, profile });
     let metadata = context.metadata(user.actor(), "create agent");
     let written = commands.write::<Agent>(context.resource, None, &metadata, &command).await?;
-    let row = find_written(&database, context.resource, written.unseen).await?;
+    let row = after_write(|| find_written(&database, context.resource, written.unseen)).await?;
     let (version, location) = (row.version, format!("/api/agents/{}", row.number));
     Ok(answer::created(written, &location, version, &AgentOut::from(row)))
 }
@@ -201,7 +202,7 @@ pub(crate) async fn update(
             break (key, written);
         }
     };
-    let row = find_written(&database, key, written.unseen).await?;
+    let row = after_write(|| find_written(&database, key, written.unseen)).await?;
     let version = row.version;
     Ok(answer::changed(written, version, &AgentOut::from(row)))
 }

@@ -15,6 +15,7 @@ use crate::{
     extract::{IfMatch, JsonBody, Number, PageParams, Params, Sort},
     history::{RestoreIn, VersionOut, content, earlier, restoring},
     problem::{ErrorOut, Problem},
+    resource::after_write,
     services::replica::Database,
     transfer::services::TransferServices,
 };
@@ -64,7 +65,7 @@ pub(crate) async fn restore(
     let command = JobCommand::Update(JobSpec { source_agent, destination_agent, ..spec });
     let metadata = restoring(context.metadata(user.actor(), "restore job"), wanted);
     let written = services.commands.write::<Job>(key, version, &metadata, &command).await?;
-    let row = find_written(&services.database, &services.jobs, key, written.unseen).await?;
+    let row = after_write(|| find_written(&services.database, &services.jobs, key, written.unseen)).await?;
     let version = row.version;
     Ok(answer::changed(written, version, &JobOut::new(row, user.number)))
 }

@@ -31,6 +31,7 @@ use crate::{
     extract::{IfMatch, JsonBody, Number, PageParams, Params, Sort, not_null, present},
     past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem},
+    resource::after_write,
     services::{agent_keys::AgentKeys, commands::Commands, replica::Database},
     transfer::services::TransferServices,
 };
@@ -208,7 +209,7 @@ pub(crate) async fn create(
     let command = JobCommand::Create(NewJob { number: 0, owner: user.id, spec });
     let metadata = context.metadata(user.actor(), "create job");
     let written = commands.write::<Job>(context.resource, None, &metadata, &command).await?;
-    let row = find_written(&database, &jobs, context.resource, written.unseen).await?;
+    let row = after_write(|| find_written(&database, &jobs, context.resource, written.unseen)).await?;
     let (version, location) = (row.version, format!("/api/jobs/{}", row.number));
     let out = JobOut::new(row, user.number);
     Ok(answer::created(written, &location, version, &out))
@@ -256,7 +257,7 @@ pub(crate) async fn update(
             break (key, written);
         }
     };
-    let row = find_written(&services.database, &services.jobs, key, written.unseen).await?;
+    let row = after_write(|| find_written(&services.database, &services.jobs, key, written.unseen)).await?;
     let version = row.version;
     Ok(answer::changed(written, version, &JobOut::new(row, user.number)))
 }

@@ -20,6 +20,7 @@ use crate::{
     idempotency::Repetitions,
     past::there,
     problem::{ErrorOut, Problem},
+    resource::after_write,
     services::{agent_keys::AgentKeys, commands::Commands, replica::Database},
 };
 
@@ -110,10 +111,13 @@ pub(crate) async fn create(
     let metadata = context.metadata(user.actor(), "create agent token");
     let command = AgentTokenCommand::Create(new);
     let written = commands.write::<AgentToken>(context.resource, None, &metadata, &command).await?;
-    let row = match written.unseen {
-        None => find_by_id(&database, context.resource).await?,
-        Some(at) => there("Token", past(&database.primary, context.resource, at).await?)?,
+    let shown = || async {
+        match written.unseen {
+            None => find_by_id(&database, context.resource).await,
+            Some(at) => there("Token", past(&database.primary, context.resource, at).await?),
+        }
     };
+    let row = after_write(shown).await?;
     if hash_secret(&value).as_str() != row.secret_sha256 {
         return Err(shown_before());
     }

@@ -26,6 +26,7 @@ use crate::{
     extract::{IfMatch, JsonBody, Number, PageParams, Params, Sort, present},
     past::{AsOf, AtParams, there},
     problem::{ErrorOut, Problem},
+    resource::after_write,
     services::{agent_keys::AgentKeys, commands::Commands, replica::Database},
     state::Written,
 };
@@ -218,7 +219,8 @@ pub(crate) async fn cancel(
     if let Err(error) = bus.wake(&Wakeup::TransferStopped { transfer: row.id }).await {
         tracing::warn!(%error, transfer = row.number, "the bodies of a cancelled transfer run on");
     }
-    let (version, out) = show_written(&database, &transfers, row.id, written.unseen, user.number).await?;
+    let (version, out) =
+        after_write(|| show_written(&database, &transfers, row.id, written.unseen, user.number)).await?;
     Ok(answer::changed(written, version, &out))
 }
 
@@ -247,7 +249,8 @@ pub(super) async fn created(
     id: Uuid,
     user_id: i64,
 ) -> Result<Response, Problem> {
-    let (version, out) = show_written(database, transfers, id, written.unseen, user_id).await?;
+    let (version, out) =
+        after_write(|| show_written(database, transfers, id, written.unseen, user_id)).await?;
     Ok(answer::created(written, &format!("/api/transfers/{}", out.id), version, &out))
 }
 

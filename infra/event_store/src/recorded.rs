@@ -1,7 +1,10 @@
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{
+    Deserialize, Serialize,
+    de::{DeserializeOwned, Error as _},
+};
 use serde_json::Value;
-use signalbox_domain::kernel::Decider;
+use signalbox_domain::kernel::{Decider, EventKind, KindOf};
 use sqlx::{FromRow, Row, postgres::PgRow, types::Json};
 use uuid::Uuid;
 
@@ -58,6 +61,7 @@ impl RecordedEvent {
     }
 
     fn payload_as<D: Decider>(&self) -> Result<D::Event, serde_json::Error> {
+        require_known_version::<D>(&self.event_type, &self.event_version)?;
         // Nearly always there is nothing to change, and so nothing to copy.
         if !has_steps(&self.aggregate_type, &self.event_type) {
             return D::Event::deserialize(&self.payload);
@@ -65,6 +69,16 @@ impl RecordedEvent {
         let mut payload = self.payload.clone();
         upcast_builtin(&self.aggregate_type, &self.event_type, &self.event_version, &mut payload);
         serde_json::from_value(payload)
+    }
+}
+
+/// Refuses an event of a newer version than this program writes: it might fit the older shape, but for what the version adds.
+pub(crate) fn require_known_version<D: Decider>(word: &str, version: &str) -> Result<(), serde_json::Error> {
+    let known = KindOf::<D>::ALL.iter().find(|kind| kind.word() == word).map(|kind| kind.version());
+    let Some(known) = known.filter(|known| *known != version) else { return Ok(()) };
+    match (version.parse::<u32>(), known.parse::<u32>()) {
+        (Ok(version), Ok(known)) if version <= known => Ok(()),
+        _ => Err(serde_json::Error::custom(format!("this program knows version {known} and no newer one"))),
     }
 }
 

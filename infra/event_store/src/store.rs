@@ -14,6 +14,7 @@ use uuid::Uuid;
 use crate::{
     append::Appender,
     cause::complete,
+    recorded::require_known_version,
     request::{Append, AppendError, AppendOutcome, NewEvent},
     root::Root,
     snapshot,
@@ -250,6 +251,7 @@ fn is_storable(value: &Value) -> bool {
 }
 
 fn decode<D: Decider>(event: SerializedEvent) -> Result<D::Event, PersistenceError> {
+    require_known_version::<D>(&event.event_type, &event.event_version)?;
     let mut payload: Value = event.payload;
     upcast_builtin(&event.aggregate_type, &event.event_type, &event.event_version, &mut payload);
     Ok(serde_json::from_value(payload)?)

@@ -129,13 +129,11 @@ impl Bus {
                     Err(reason) => reason,
                 },
                 // With the server, the question or its answer may have been lost.
-                Ok(()) = connections.changed() => "the connection to NATS was lost".to_owned(),
+                Ok(()) = connections.changed() => Unanswered::Lost("the connection to NATS was lost".to_owned()),
             };
             if Instant::now() + backoff >= deadline {
-                tracing::error!(%reason, aggregate.type = D::TYPE, "a command was not answered");
-                return Err(Rejection::unavailable(
-                    "The service cannot take changes now: try again in a moment.",
-                ));
+                tracing::error!(%reason, aggregate.type = D::TYPE, "a command was not carried out");
+                return Err(Rejection::unavailable(reason.message()));
             }
             sleep(backoff).await;
             backoff = (backoff * 2).min(Duration::from_millis(500));
@@ -225,25 +223,50 @@ fn encode<D: Decider>(
     message.map(Bytes::from).map_err(|error| unreadable(&error))
 }
 
+/// Why a command is sent again.
+#[derive(Debug, thiserror::Error)]
+enum Unanswered {
+    #[error("{0}")]
+    Lost(String),
+    /// While processes are replaced, the next handler may be one that knows it.
+    #[error("a command handler of another release does not know the command: {0}")]
+    Unknown(String),
+}
+
+impl Unanswered {
+    fn message(&self) -> &'static str {
+        match self {
+            Self::Lost(_) => "The service cannot take changes now: try again in a moment.",
+            Self::Unknown(_) => {
+                "Processes of another release do not know this change: try again when all processes of the service have been \
+                 upgraded."
+            }
+        }
+    }
+}
+
 /// The outcome of a command, or the reason to send it again.
 ///
 /// # Errors
 /// The [`Rejection`] of a command that was refused for good.
-fn outcome(answer: Result<Message, RequestError>) -> Result<Result<CommandOutcome, String>, Rejection> {
+fn outcome(answer: Result<Message, RequestError>) -> Result<Result<CommandOutcome, Unanswered>, Rejection> {
     let message = match answer {
         Ok(message) => message,
         Err(error) => {
-            return Ok(Err(match error.kind() {
+            return Ok(Err(Unanswered::Lost(match error.kind() {
                 RequestErrorKind::NoResponders => "no command handler runs".to_owned(),
                 RequestErrorKind::TimedOut => "no command handler answered".to_owned(),
                 _ => error.to_string(),
-            }));
+            })));
         }
     };
     match serde_json::from_slice(&message.payload).map_err(|error| unreadable(&error))? {
         CommandReply::Done(outcome) => Ok(Ok(outcome)),
         CommandReply::Rejected(rejection) if rejection.kind == ErrorKind::Unavailable => {
-            Ok(Err(rejection.message))
+            Ok(Err(Unanswered::Lost(rejection.message)))
+        }
+        CommandReply::Rejected(rejection) if rejection.is_unknown_command() => {
+            Ok(Err(Unanswered::Unknown(rejection.message)))
         }
         CommandReply::Rejected(rejection) => Err(rejection),
     }
@@ -251,5 +274,5 @@ fn outcome(answer: Result<Message, RequestError>) -> Result<Result<CommandOutcom
 
 fn unreadable(error: &serde_json::Error) -> Rejection {
     tracing::error!(%error, "a command cannot be read: do gateway and command handler have the same version?");
-    Rejection::invalid("unreadable_command", "The command cannot be read.")
+    Rejection::unreadable_command()
 }

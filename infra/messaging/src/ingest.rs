@@ -114,8 +114,7 @@ impl Bus {
     /// # Errors
     /// As [`Bus::ingest`].
     pub async fn delete_datapoint<T: Serialize>(&self, deletion: &T) -> Result<bool, Rejection> {
-        let payload = serde_json::to_vec(deletion)
-            .map_err(|_| Rejection::invalid("unreadable_command", "The command cannot be read."))?;
+        let payload = serde_json::to_vec(deletion).map_err(|_| Rejection::unreadable_command())?;
         self.ask(DELETIONS, payload.into()).await
     }
 

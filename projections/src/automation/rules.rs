@@ -299,6 +299,21 @@ pub async fn enabled_rules_on(pool: &PgPool, channels: &[Uuid]) -> Result<Vec<(U
         .await
 }
 
+/// Some of the enabled rules whose channel was deleted, with their versions.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn enabled_on_deleted(pool: &PgPool, limit: i64) -> Result<Vec<(Uuid, i64)>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT r.id, r.version FROM read.rules r JOIN read.channels c ON c.id = r.channel_id
+          WHERE r.enabled AND r.deleted_at IS NULL AND c.deleted_at IS NOT NULL ORDER BY r.id LIMIT $1",
+    )
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
 /// A rule that names a contact.
 #[derive(Debug, Clone, FromRow)]
 pub struct NamingRule {

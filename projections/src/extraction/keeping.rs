@@ -4,6 +4,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_boxed::boxed;
 use signalbox_database::{begin, delete_in_batches};
+use signalbox_domain::{extraction::ExtractionJob, kernel::Decider};
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -61,16 +62,14 @@ pub async fn note(
     Ok(None)
 }
 
-/// Forgets the notes of `jobs` that were not taken in.
+/// Forgets the notes of those of `jobs` that were not taken in: the log has none of them. The others count until they show.
 ///
 /// # Errors
 /// The database's error.
 pub async fn release(pool: &PgPool, jobs: &[Uuid]) -> Result<(), sqlx::Error> {
-    sqlx::query("DELETE FROM ops.keeping_jobs WHERE job_id = ANY($1::uuid[])")
-        .bind(jobs)
-        .execute(pool)
-        .await
-        .map(drop)
+    let statement = "DELETE FROM ops.keeping_jobs noted WHERE job_id = ANY($1::uuid[])
+        AND NOT EXISTS (SELECT FROM events e WHERE e.aggregate_type = $2 AND e.aggregate_id = noted.job_id::text)";
+    sqlx::query(statement).bind(jobs).bind(ExtractionJob::TYPE).execute(pool).await.map(drop)
 }
 
 /// Forgets, at `now`, the time of sweeps, what the read model shows since, and what never became a job.

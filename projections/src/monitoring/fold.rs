@@ -138,6 +138,7 @@ impl MonitoringRows {
                 row.values_deleted = values;
                 self.dashboards.unlink(id);
             }
+            ChannelEvent::ChannelValuesDeleted => row.values_deleted = true,
         }
     }
 }

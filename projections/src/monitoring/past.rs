@@ -27,7 +27,8 @@ impl Resource for ChannelRow {
         match kind {
             ChannelEventKind::ChannelCreated
             | ChannelEventKind::ChannelUpdated
-            | ChannelEventKind::ChannelDeleted => false,
+            | ChannelEventKind::ChannelDeleted
+            | ChannelEventKind::ChannelValuesDeleted => false,
         }
     }
 

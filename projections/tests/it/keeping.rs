@@ -6,7 +6,7 @@ use futures::future::join_all;
 use signalbox_projections::extraction::keeping;
 use uuid::Uuid;
 
-use crate::world::World;
+use crate::{poison::append, samples, world::World};
 
 #[tokio::test]
 async fn notes_at_the_same_moment_stay_within_the_limit() {
@@ -26,5 +26,22 @@ async fn notes_at_the_same_moment_stay_within_the_limit() {
     assert_eq!(keeping::note(pool, stranger, from_ref(others[0].0), &[400], 1000).await.unwrap(), None);
     keeping::release(pool, from_ref(taken_in[0].0)).await.unwrap();
     assert_eq!(note(others[1].0).await.unwrap(), None);
+    world.servers.finish().await;
+}
+
+/// A job that was taken in counts until it shows, also when others of its batch were refused.
+#[tokio::test]
+async fn only_jobs_that_the_log_has_not_are_forgotten() {
+    let world = World::start().await;
+    let (pool, owner) = (world.pool(), Uuid::from_u128(7));
+    let (taken_in, refused) = (world.clock.new_id(), world.clock.new_id());
+    assert_eq!(keeping::note(pool, owner, &[taken_in, refused], &[400, 500], 1000).await.unwrap(), None);
+    let submitted =
+        samples::all().into_iter().find(|sample| sample.event_type == "extraction_submitted").unwrap();
+    let payload = submitted.payload.to_string();
+    append(&world, "extraction_job", &taken_in.to_string(), 1, "extraction_submitted", &payload).await;
+    keeping::release(pool, &[taken_in, refused]).await.unwrap();
+    let another = world.clock.new_id();
+    assert_eq!(keeping::note(pool, owner, &[another], &[1], 400).await.unwrap(), Some(400));
     world.servers.finish().await;
 }

@@ -56,7 +56,12 @@ fn every_event_of_a_resource_is_passing_or_read_one_by_one() {
         "transfer_requeued",
         "transfer_staged",
     ]);
-    assert_passing::<ChannelRow>(&["channel_created", "channel_deleted", "channel_updated"]);
+    assert_passing::<ChannelRow>(&[
+        "channel_created",
+        "channel_deleted",
+        "channel_updated",
+        "channel_values_deleted",
+    ]);
     assert_passing::<ExperimentRow>(&[
         "experiment_deleted",
         "experiment_renamed",

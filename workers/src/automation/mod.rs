@@ -10,6 +10,6 @@ pub use self::{
     alarms::Alarms,
     notifications::Notifications,
     readings::Readings,
-    rules::{RuleEvaluation, RuleLog},
+    rules::{RuleDisabling, RuleEvaluation, RuleLog},
     webhooks::{DeliveryRemoval, WebhookDelivery, WebhookFanOut, WebhookReplay},
 };

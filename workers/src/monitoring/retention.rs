@@ -23,8 +23,8 @@ use signalbox_domain::{
 };
 use signalbox_messaging::Wakeup;
 use signalbox_projections::monitoring::series::{
-    LoggedDay, Overdue, Removal, SeriesError, continue_removal, drop_in_turn, drop_old_rollups, is_turn,
-    next_run, old_rollup_days, oldest_kept, record_removals, remove_deleted,
+    DroppedDays, LoggedDay, Overdue, Removal, SeriesError, continue_removal, drop_in_turn, drop_old_rollups,
+    is_turn, next_run, old_rollup_days, oldest_kept, record_removals, remove_deleted,
 };
 use tokio::time::Instant;
 use uuid::Uuid;
@@ -40,6 +40,7 @@ const IN_USE: &str = "Days of datapoints are older than they are kept and cannot
     them for long, such as a backup or an export. It is tried again every minute: see pg_stat_activity for the session.";
 const REBUILDING: &str = "Datapoints that are older than they are kept, or whose event was deleted with them, cannot be removed \
     while the read model `datapoints` is rebuilt. It is tried again every minute.";
+// Values that were deleted with their event wait for neither.
 const BEHIND: &str = "Datapoints are older than they are kept, and are not removed while the read model `monitoring` does not \
     show all events: one of them may keep its datapoints for longer. It is tried again every minute.";
 const SET_ASIDE: &str = "Datapoints are older than they are kept, and are not removed while events are set aside: one of them may \
@@ -77,6 +78,13 @@ impl Worker for Retention {
         let Some(today) = today(context).await? else { return Ok(false) };
         let removed = match continue_removal(&context.pool, today, general(context)).await {
             Ok(false) => remove_deleted(&context.pool).await,
+            // Values of deleted events do not wait for the numbers that the others wait for.
+            Err(waiting @ (SeriesError::ChannelsBehind | SeriesError::ChannelsSetAside)) => {
+                match remove_deleted(&context.pool).await {
+                    Ok(false) => Err(waiting),
+                    outcome => outcome,
+                }
+            }
             outcome => outcome,
         };
         let outcome = match removed {
@@ -119,11 +127,13 @@ async fn run_if_due(context: &Context, today: NaiveDate) -> Result<bool, WorkerE
     let is_due = !run.is_empty() || !rollups.is_empty();
     if is_due && is_turn {
         announce(context, &run, &rollups).await?;
-        if let Some(last) = run.days.last() {
-            drop_in_turn(pool, last.day + TimeDelta::days(1), today).await.map_err(series)?;
-        }
-        // Without a drop, the run is recorded here.
-        record_removals(pool, &run.removals, run.days.is_empty()).await.map_err(series)?;
+        let dropped = match run.days.last() {
+            Some(last) => drop_in_turn(pool, last.day + TimeDelta::days(1), today).await.map_err(series)?,
+            None => DroppedDays::default(),
+        };
+        // Without a drop, the run is recorded here, unless nothing is done in it: a number that was raised keeps all of its days.
+        let is_first = dropped.days.is_empty() && !(run.removals.is_empty() && rollups.is_empty());
+        record_removals(pool, &run.removals, is_first).await.map_err(series)?;
         if let Some(last) = rollups.last() {
             drop_old_rollups(pool, *last).await.map_err(series)?;
         }

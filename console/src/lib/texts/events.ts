@@ -32,6 +32,7 @@ export const eventTexts: Texts<Schemas['LogEventType']> = {
   channel_mapping_removed: ['Channel mapping removed', 'Kanalzuordnung entfernt'],
   channel_mapping_updated: ['Channel mapping updated', 'Kanalzuordnung geändert'],
   channel_updated: ['Channel updated', 'Kanal geändert'],
+  channel_values_deleted: ['Datapoints of a channel deleted', 'Messwerte eines Kanals gelöscht'],
   contact_created: ['Contact created', 'Kontakt angelegt'],
   contact_deleted: ['Contact deleted', 'Kontakt gelöscht'],
   contact_updated: ['Contact updated', 'Kontakt geändert'],

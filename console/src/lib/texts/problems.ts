@@ -9,6 +9,7 @@ export const problemTexts: Record<string, string> = {
   anonymous_storage_full: 'Der Platz für Dokumente ohne Anmeldung ist belegt: Melden Sie sich an, oder versuchen Sie es später noch einmal.',
   attempts_exhausted: 'Das Dokument ließ sich trotz mehrerer Versuche nicht lesen: {detail}',
   bundle_present: 'Zu dieser Version gibt es schon ein Paket: Löschen Sie sie zuerst.',
+  change_not_shown: 'Die Änderung wurde gespeichert, lässt sich aber gerade nicht anzeigen: Laden Sie die Seite gleich neu.',
   channel_mapped: 'Dieser Kanal der Instanz ist bereits zugeordnet.',
   checksum_mismatch: 'Die Prüfsumme des Pakets stimmt nicht: Laden Sie es noch einmal hoch.',
   claim_ended: 'Ein anderer Prozess hat diese Arbeit übernommen.',

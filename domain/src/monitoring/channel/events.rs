@@ -10,12 +10,15 @@ pub enum ChannelCommand {
     Create(NewChannel),
     /// Change its settings.
     Change(ChannelChanges),
-    /// Remove it.
+    /// Remove it; its datapoints stay.
     Delete {
-        /// Whether its datapoints go with it; otherwise they stay.
+        /// Whether its datapoints go with it, as gateways of the release before ask for it.
         #[serde(default)]
         values: bool,
     },
+    /// Remove its datapoints, and the channel first if it still exists. A word of its own: handlers of older releases ignore a
+    /// field that they do not know, and would report a removal of which they did half.
+    DeleteValues,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -34,10 +37,13 @@ pub enum ChannelEvent {
     ChannelDeleted {
         /// Its name, which is free again.
         name: String,
-        /// Whether its datapoints are removed, too.
+        /// Whether its datapoints are removed, too. Written by one release only, see [`Self::ChannelValuesDeleted`].
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         values: bool,
     },
+    /// The datapoints of the channel, which was deleted, are removed. A kind of its own: projections of older releases set it aside
+    /// in place of folding half of it.
+    ChannelValuesDeleted,
 }
 
 event_kinds!(ChannelEvent, ChannelEventKind {
@@ -46,4 +52,5 @@ event_kinds!(ChannelEvent, ChannelEventKind {
     ChannelUpdated = "channel_updated", "3";
     // Since version 2, the datapoints of a channel may go with it.
     ChannelDeleted = "channel_deleted", "2";
+    ChannelValuesDeleted = "channel_values_deleted", "1";
 });

@@ -123,6 +123,15 @@ pub struct ChannelChanges {
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub struct Channel {
     spec: Option<ChannelSpec>,
+    /// How it was deleted; `None` while it exists, and if it never did.
+    #[serde(default)]
+    deletion: Option<Deletion>,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Deletion {
+    /// Whether its datapoints were removed, too.
+    values: bool,
 }
 
 const NAME_CLAIM: &str = "channel.name";
@@ -132,7 +141,7 @@ pub const CHANNEL_CLAIM: &str = "channel";
 impl Decider for Channel {
     const TYPE: &'static str = "channel";
     const CONTEXT: &'static str = "monitoring";
-    const STATE_VERSION: i32 = 3;
+    const STATE_VERSION: i32 = 4;
     type Command = ChannelCommand;
     type Event = ChannelEvent;
 
@@ -145,6 +154,11 @@ impl Decider for Channel {
                 let spec = new.spec.validate()?;
                 Ok(vec![ChannelEvent::ChannelCreated(NewChannel { spec, ..new })])
             }
+            (ChannelCommand::DeleteValues, None) => match self.deletion {
+                Some(Deletion { values: true }) => Ok(Vec::new()),
+                Some(Deletion { values: false }) => Ok(vec![ChannelEvent::ChannelValuesDeleted]),
+                None => Err(Rejection::not_found("Event")),
+            },
             (_, None) => Err(Rejection::not_found("Event")),
             (ChannelCommand::Change(changes), Some(from)) => {
                 let to = from.clone().with(changes).validate()?;
@@ -154,17 +168,23 @@ impl Decider for Channel {
                     vec![ChannelEvent::ChannelUpdated { from: from.clone(), to }]
                 })
             }
-            (ChannelCommand::Delete { values }, Some(spec)) => {
-                Ok(vec![ChannelEvent::ChannelDeleted { name: spec.name.clone(), values }])
+            (ChannelCommand::Delete { values: false }, Some(spec)) => Ok(vec![deleted(spec)]),
+            (ChannelCommand::Delete { values: true } | ChannelCommand::DeleteValues, Some(spec)) => {
+                Ok(vec![deleted(spec), ChannelEvent::ChannelValuesDeleted])
             }
         }
     }
 
     fn evolve(&mut self, event: ChannelEvent) {
         match event {
-            ChannelEvent::ChannelCreated(new) => self.spec = Some(new.spec),
+            ChannelEvent::ChannelCreated(new) => {
+                *self = Self { spec: Some(new.spec), deletion: None };
+            }
             ChannelEvent::ChannelUpdated { to, .. } => self.spec = Some(to),
-            ChannelEvent::ChannelDeleted { .. } => self.spec = None,
+            ChannelEvent::ChannelDeleted { values, .. } => {
+                *self = Self { spec: None, deletion: Some(Deletion { values }) };
+            }
+            ChannelEvent::ChannelValuesDeleted => self.deletion = Some(Deletion { values: true }),
         }
     }
 
@@ -186,8 +206,13 @@ impl Decider for Channel {
             ChannelEvent::ChannelDeleted { name: old, .. } => {
                 vec![name(ClaimOp::Release, old), exists(ClaimOp::Release)]
             }
+            ChannelEvent::ChannelValuesDeleted => Vec::new(),
         }
     }
+}
+
+fn deleted(spec: &ChannelSpec) -> ChannelEvent {
+    ChannelEvent::ChannelDeleted { name: spec.name.clone(), values: false }
 }
 
 impl ChannelSpec {
@@ -394,5 +419,34 @@ mod tests {
         channel.evolve(ChannelEvent::ChannelDeleted { name: "boiler".into(), values: false });
         assert!(channel.decide(ChannelCommand::Delete { values: true }).is_err());
         assert!(channel.decide(ChannelCommand::Change(ChannelChanges::default())).is_err());
+    }
+
+    fn after(events: &[ChannelEvent]) -> Channel {
+        let mut channel = channel();
+        events.iter().cloned().for_each(|event| channel.evolve(event));
+        channel
+    }
+
+    #[test]
+    fn values_are_deleted_with_the_channel_or_after_it() {
+        let deletion = |values| ChannelEvent::ChannelDeleted { name: "boiler".into(), values };
+        let both = vec![deletion(false), ChannelEvent::ChannelValuesDeleted];
+        for command in [ChannelCommand::DeleteValues, ChannelCommand::Delete { values: true }] {
+            assert_eq!(channel().decide(command), Ok(both.clone()));
+        }
+        let delete_values = |channel: Channel| channel.decide(ChannelCommand::DeleteValues);
+        assert_eq!(delete_values(after(&[deletion(false)])), Ok(vec![ChannelEvent::ChannelValuesDeleted]));
+        assert_eq!(delete_values(after(&both)), Ok(vec![]));
+        assert_eq!(delete_values(after(&[deletion(true)])), Ok(vec![]), "as one release recorded it");
+        assert!(delete_values(Channel::default()).is_err());
+    }
+
+    /// Handlers of older releases refuse a word that they do not know, and ignore a field.
+    #[test]
+    fn deletion_of_values_has_a_word_of_its_own() {
+        let sent = serde_json::to_value(ChannelCommand::DeleteValues).unwrap();
+        assert_eq!(sent, serde_json::json!({"command": "delete_values"}));
+        let written = serde_json::to_value(ChannelEvent::ChannelValuesDeleted).unwrap();
+        assert_eq!(written, serde_json::json!({"type": "channel_values_deleted"}));
     }
 }

@@ -30,9 +30,10 @@ pub(super) fn after_channel(event: Option<&ChannelEvent>) -> Option<ChannelEvent
             Some(ChannelEvent::ChannelUpdated { from: channel_spec("boiler"), to: channel_spec("kettle") })
         }
         Some(ChannelEvent::ChannelUpdated { .. }) => {
-            Some(ChannelEvent::ChannelDeleted { name: "kettle".to_owned(), values: true })
+            Some(ChannelEvent::ChannelDeleted { name: "kettle".to_owned(), values: false })
         }
-        Some(ChannelEvent::ChannelDeleted { .. }) => None,
+        Some(ChannelEvent::ChannelDeleted { .. }) => Some(ChannelEvent::ChannelValuesDeleted),
+        Some(ChannelEvent::ChannelValuesDeleted) => None,
     }
 }
 

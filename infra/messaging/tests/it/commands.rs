@@ -119,6 +119,34 @@ async fn a_command_that_got_unavailable_or_no_answer_is_sent_again_under_its_id(
     servers.finish().await;
 }
 
+/// While processes are replaced, handlers of two releases answer.
+#[tokio::test]
+async fn a_command_that_a_handler_does_not_know_is_sent_to_another() {
+    let servers = TestServers::start().await;
+    let mut received = serve(&servers.another_bus().await, |number| match number {
+        0 => Some(CommandReply::Rejected(Rejection::unreadable_command())),
+        1 => Some(CommandReply::Rejected(Rejection::unknown_aggregate())),
+        _ => Some(CommandReply::Done(DONE)),
+    })
+    .await;
+    assert_eq!(send(&servers.bus, &metadata()).await.unwrap(), DONE);
+    for _ in 0..3 {
+        received.recv().await.unwrap();
+    }
+    servers.finish().await;
+}
+
+#[tokio::test]
+async fn a_command_that_no_handler_knows_may_be_sent_again_later() {
+    let servers = TestServers::start().await;
+    let unknown = |_| Some(CommandReply::Rejected(Rejection::unreadable_command()));
+    let _received = serve(&servers.another_bus().await, unknown).await;
+    let refused = send(&servers.bus, &metadata()).await.unwrap_err();
+    assert_eq!(refused.kind, ErrorKind::Unavailable);
+    assert!(refused.message.contains("upgraded"), "{refused}");
+    servers.finish().await;
+}
+
 #[tokio::test]
 async fn an_unanswered_command_is_unavailable_after_its_deadline() {
     let servers = TestServers::start().await;

@@ -46,7 +46,7 @@ pub use points::{all_points, count_points, count_points_by_hour};
 pub use rebuild::{SeriesReport, compare_series_watched, rebuild_series, rebuild_series_watched};
 pub use recorded::recorded;
 pub use removal::{continue_removal, record_removals, remove_deleted};
-pub use retention::{LoggedDay, days_before, drop_in_turn, drop_old_days, is_turn};
+pub use retention::{DroppedDays, LoggedDay, days_before, drop_in_turn, drop_old_days, is_turn};
 pub use summary::Summary;
 pub use window::{Aggregate, Window, series};
 

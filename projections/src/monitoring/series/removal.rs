@@ -4,7 +4,8 @@
 //! A removal is recorded in `ops.value_removals`, then done in bounded steps, each a transaction of its own: first the chunks of
 //! some channels are deleted and their roll-ups moved, then rows of the log are rewritten, where a removed value leaves its
 //! place empty, so that the ids of the others stay. A process that crashes leaves the record, and the next step continues. A
-//! rebuild leaves out the channels of a recorded removal.
+//! rebuild leaves out the channels of a recorded removal. Processes may take steps at the same time: a process that rewrites rows of a
+//! day holds its record from before they are read, because rows that are written back as they were would bring removed values back.
 
 use std::collections::{HashMap, HashSet};
 
@@ -38,7 +39,8 @@ pub async fn record_removals(pool: &PgPool, removals: &[Removal], is_run: bool) 
     let mut transaction = signalbox_database::begin(pool, "BEGIN").await?;
     exclude_rebuild(&mut transaction).await?;
     for removal in removals {
-        // Rows of the log are rewritten from the first one on again, for the channels that are added.
+        // Rows of the log are rewritten from the first one on again, for the channels that are added. This waits for a step that
+        // rewrites some of them now.
         sqlx::query(
             "INSERT INTO ops.value_removals AS v (day, channels) VALUES ($1, $2::int[])
                  ON CONFLICT (day) DO UPDATE SET channels = v.channels || excluded.channels, position = 0",
@@ -85,23 +87,48 @@ pub async fn remove_deleted(pool: &PgPool) -> Result<bool, SeriesError> {
 /// One step of the recorded removals, on `today`, where values are kept for `days`; false when there are none. Channels whose
 /// values are kept by now, because their number was raised, are left out as far as they have been untouched.
 ///
+/// While it is not known what channels' own numbers keep, those that were deleted with their values go on alone.
+///
 /// # Errors
 /// [`SeriesError`]; the step is taken again then.
 #[boxed]
 pub async fn continue_removal(pool: &PgPool, today: NaiveDate, days: u32) -> Result<bool, SeriesError> {
-    let next: Option<(NaiveDate, Vec<i32>, i64)> =
-        sqlx::query_as("SELECT day, channels, position FROM ops.value_removals ORDER BY day LIMIT 1")
-            .fetch_optional(pool)
-            .await?;
-    let Some((day, channels, position)) = next else { return Ok(false) };
-    let removed = match remove_chunks(pool, (day, &channels), (today, days)).await {
-        Err(SeriesError::ChannelsBehind) => {
-            await_own_numbers(pool).await?;
-            remove_chunks(pool, (day, &channels), (today, days)).await?
-        }
-        removed => removed?,
+    let kept = (today, days);
+    let outcome = match next_step(pool, kept, Removed::Due).await {
+        Err(SeriesError::ChannelsBehind) => match await_own_numbers(pool).await {
+            Ok(()) => next_step(pool, kept, Removed::Due).await,
+            Err(error) => Err(error),
+        },
+        outcome => outcome,
     };
-    if !removed {
+    match outcome {
+        Err(error @ (SeriesError::ChannelsBehind | SeriesError::ChannelsSetAside)) => {
+            if next_step(pool, kept, Removed::Deleted).await? { Ok(true) } else { Err(error) }
+        }
+        outcome => outcome,
+    }
+}
+
+/// Which channels of a recorded removal are removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Removed {
+    /// All that are still due, for which their own numbers have to be known.
+    Due,
+    /// Those that were deleted with their values. The others are left out as far as they are untouched, and found overdue again.
+    Deleted,
+}
+
+async fn next_step(pool: &PgPool, kept: (NaiveDate, u32), which: Removed) -> Result<bool, SeriesError> {
+    let next: Option<(NaiveDate, Vec<i32>, i64)> = sqlx::query_as(
+        "SELECT day, channels, position FROM ops.value_removals v
+          WHERE NOT $1 OR EXISTS (SELECT FROM read.channels c WHERE c.values_deleted AND c.number = ANY(v.channels))
+          ORDER BY day LIMIT 1",
+    )
+    .bind(which == Removed::Deleted)
+    .fetch_optional(pool)
+    .await?;
+    let Some((day, channels, position)) = next else { return Ok(false) };
+    if !remove_chunks(pool, (day, &channels), kept, which).await? {
         rewrite(pool, (day, &channels), position).await?;
     }
     Ok(true)
@@ -112,6 +139,7 @@ async fn remove_chunks(
     pool: &PgPool,
     (day, channels): (NaiveDate, &[i32]),
     kept: (NaiveDate, u32),
+    which: Removed,
 ) -> Result<bool, SeriesError> {
     let mut transaction = signalbox_database::begin(pool, "BEGIN").await?;
     begin_fold(&mut transaction).await?;
@@ -133,7 +161,7 @@ async fn remove_chunks(
         transaction.commit().await?;
         return Ok(false);
     }
-    let (due, spared) = split_by_due(&mut transaction, day, &some, kept).await?;
+    let (due, spared) = split_by_due(&mut transaction, day, &some, kept, which).await?;
     if !spared.is_empty() {
         sqlx::query(
             "UPDATE ops.value_removals SET channels = ARRAY(SELECT unnest(channels) EXCEPT SELECT unnest($2::int[]))
@@ -163,25 +191,34 @@ async fn remove_chunks(
     Ok(true)
 }
 
-/// Those of `channels` whose values of `day` are still too old, and the others.
+/// Those of `channels` whose values of `day` go, and the others.
 async fn split_by_due(
     connection: &mut PgConnection,
     day: NaiveDate,
     channels: &[i32],
     (today, days): (NaiveDate, u32),
+    which: Removed,
 ) -> Result<(Vec<i32>, Vec<i32>), SeriesError> {
+    let deleted: HashSet<i32> = sqlx::query_scalar(
+        "SELECT number FROM read.channels WHERE number = ANY($1::int[]) AND values_deleted",
+    )
+    .bind(channels)
+    .fetch_all(&mut *connection)
+    .await?
+    .into_iter()
+    .collect();
+    if which == Removed::Deleted || deleted.len() == channels.len() {
+        return Ok(channels.iter().copied().partition(|channel| deleted.contains(channel)));
+    }
     require_own_numbers(&mut *connection).await?;
-    let own: Vec<(i32, Option<i32>, bool)> = sqlx::query_as(
-        "SELECT number, retention_days, values_deleted FROM read.channels
-          WHERE number = ANY($1::int[]) AND (retention_days IS NOT NULL OR values_deleted)",
+    let own: Vec<(i32, i32)> = sqlx::query_as(
+        "SELECT number, retention_days FROM read.channels WHERE number = ANY($1::int[]) AND retention_days IS NOT NULL",
     )
     .bind(channels)
     .fetch_all(connection)
     .await?;
-    let deleted: HashSet<i32> =
-        own.iter().filter(|(_, _, deleted)| *deleted).map(|(channel, ..)| *channel).collect();
     let own: HashMap<i32, u32> =
-        own.into_iter().filter_map(|(channel, days, _)| Some((channel, days?.unsigned_abs()))).collect();
+        own.into_iter().map(|(channel, days)| (channel, days.unsigned_abs())).collect();
     let is_due = |channel: &i32| {
         let days = own.get(channel).copied().unwrap_or(days);
         deleted.contains(channel) || (days > 0 && day < oldest_kept(today, days))
@@ -196,15 +233,21 @@ async fn rewrite(
     position: i64,
 ) -> Result<(), SeriesError> {
     let mut transaction = signalbox_database::begin(pool, "BEGIN").await?;
+    // Held until the rows are written: another process might add channels and rewrite the same rows after they were read here.
+    let recorded: Option<(Vec<i32>, i64)> =
+        sqlx::query_as("SELECT channels, position FROM ops.value_removals WHERE day = $1 FOR UPDATE")
+            .bind(day)
+            .fetch_optional(&mut *transaction)
+            .await?;
+    if recorded.as_ref().is_none_or(|(now, at)| now != channels || *at != position) {
+        return Ok(transaction.rollback().await?);
+    }
     let next = clear_points(&mut transaction, (day, channels), position).await?;
-    // Not if channels have been added meanwhile, for which the day is rewritten again.
     let statement = match next {
-        Some(_) => {
-            "UPDATE ops.value_removals SET position = $4 WHERE day = $1 AND position = $2 AND channels = $3::int[]"
-        }
-        None => "DELETE FROM ops.value_removals WHERE day = $1 AND position = $2 AND channels = $3::int[]",
+        Some(_) => "UPDATE ops.value_removals SET position = $2 WHERE day = $1",
+        None => "DELETE FROM ops.value_removals WHERE day = $1",
     };
-    let query = sqlx::query(statement).bind(day).bind(position).bind(channels);
+    let query = sqlx::query(statement).bind(day);
     let query = if next.is_some() { query.bind(next) } else { query };
     query.execute(&mut *transaction).await?;
     transaction.commit().await?;

@@ -91,23 +91,42 @@ fn is_interval_over(uptime: i64, ran_at: i64) -> bool {
     uptime - ran_at >= RUN_INTERVAL
 }
 
-/// Like [`drop_old_days`], and records the run, so that the next one is an hour of PostgreSQL's uptime away. A run that fails is
-/// not recorded.
+/// Days that were dropped, and those that were to be and stay.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DroppedDays {
+    /// Oldest first.
+    pub days: Vec<LoggedDay>,
+    /// The first one has values that a channel's own number keeps, and the log has no gaps.
+    pub stayed: Vec<LoggedDay>,
+    /// Partitions of tables.
+    pub partitions: i32,
+}
+
+/// Like [`drop_old_days`], and records the run, so that the next one is an hour of PostgreSQL's uptime away. A run that fails or
+/// drops nothing is not recorded.
 ///
 /// # Errors
 /// [`SeriesError`], as of [`drop_old_days`].
 #[boxed]
-pub async fn drop_in_turn(pool: &PgPool, oldest: NaiveDate, today: NaiveDate) -> Result<i32, SeriesError> {
+pub async fn drop_in_turn(
+    pool: &PgPool,
+    oldest: NaiveDate,
+    today: NaiveDate,
+) -> Result<DroppedDays, SeriesError> {
     drop_days_of(pool, oldest, today, true).await
 }
 
-/// Drops the days before `oldest` from log and chunks, as far as no channel's own number keeps values of them on `today`; returns the
-/// number of partitions. Days that are not folded yet stay. While they are being read, it retries for half a minute.
+/// Drops the days before `oldest` from log and chunks, as far as no channel's own number keeps values of them on `today`. Days that
+/// are not folded yet stay. While they are being read, it retries for half a minute.
 ///
 /// # Errors
 /// [`SeriesError`]; of more than five days, some may be gone then.
 #[boxed]
-pub async fn drop_old_days(pool: &PgPool, oldest: NaiveDate, today: NaiveDate) -> Result<i32, SeriesError> {
+pub async fn drop_old_days(
+    pool: &PgPool,
+    oldest: NaiveDate,
+    today: NaiveDate,
+) -> Result<DroppedDays, SeriesError> {
     drop_days_of(pool, oldest, today, false).await
 }
 
@@ -116,17 +135,19 @@ async fn drop_days_of(
     oldest: NaiveDate,
     today: NaiveDate,
     is_run: bool,
-) -> Result<i32, SeriesError> {
-    let mut dropped = 0;
-    for group in days_before(pool, oldest).await?.chunks(GROUP) {
+) -> Result<DroppedDays, SeriesError> {
+    let due = days_before(pool, oldest).await?;
+    let (mut count, mut partitions) = (0, 0);
+    for group in due.chunks(GROUP) {
         await_own_numbers(pool).await?;
-        let (partitions, is_all) = drop_group(pool, group, today, is_run).await?;
-        dropped += partitions;
-        if !is_all {
+        let (dropped, tables) = drop_group(pool, group, today, is_run).await?;
+        (count, partitions) = (count + dropped, partitions + tables);
+        if dropped < group.len() {
             break;
         }
     }
-    Ok(dropped)
+    let (days, stayed) = due.split_at(count);
+    Ok(DroppedDays { days: days.to_vec(), stayed: stayed.to_vec(), partitions })
 }
 
 async fn drop_group(
@@ -134,7 +155,7 @@ async fn drop_group(
     group: &[LoggedDay],
     today: NaiveDate,
     is_run: bool,
-) -> Result<(i32, bool), SeriesError> {
+) -> Result<(usize, i32), SeriesError> {
     for _ in 1..ATTEMPTS {
         match drop_once(pool, group, today, is_run).await {
             Err(SeriesError::Database(error)) if is_lock_conflict(&error) => sleep(RETRY_DELAY).await,
@@ -162,14 +183,14 @@ async fn droppable<'a>(
     Ok(group)
 }
 
-/// All of it or nothing; returns the number of partitions, and whether they are all of `group`. The tables that are read all the time are
+/// The droppable days of `group`, all of them or none; returns how many days and partitions. The tables that are read all the time are
 /// locked at the end, and for as short as that takes.
 async fn drop_once(
     pool: &PgPool,
     group: &[LoggedDay],
     today: NaiveDate,
     is_run: bool,
-) -> Result<(i32, bool), SeriesError> {
+) -> Result<(usize, i32), SeriesError> {
     let mut transaction = signalbox_database::begin(pool, "BEGIN").await?;
     begin_fold(&mut transaction).await?;
     exclude_rebuild(&mut transaction).await?;
@@ -178,7 +199,7 @@ async fn drop_once(
     while step_in(&mut transaction, "series", &mut days).await? != FoldStep::Idle {}
     let progress = Progress::read(&mut transaction, "series").await?;
     let droppable = droppable(&mut transaction, group, today).await?;
-    let Some(after) = droppable.last().and_then(|last| last.day.succ_opt()) else { return Ok((0, false)) };
+    let Some(after) = droppable.last().and_then(|last| last.day.succ_opt()) else { return Ok((0, 0)) };
     let oldest = after.min(progress.day);
     if is_run {
         note_run(&mut transaction).await?;
@@ -190,17 +211,21 @@ async fn drop_once(
     renew_latest(&mut transaction, "series", &channels, oldest).await?;
     sqlx::query("DELETE FROM series.hours WHERE day < $1").bind(oldest).execute(&mut *transaction).await?;
     retire(&mut transaction, Retired::Before(oldest)).await?;
-    sqlx::query("DELETE FROM ops.value_removals WHERE day < $1")
-        .bind(oldest)
-        .execute(&mut *transaction)
-        .await?;
+    // In the order in which others lock them.
+    sqlx::query(
+        "DELETE FROM ops.value_removals WHERE day = ANY(ARRAY(
+             SELECT day FROM ops.value_removals WHERE day < $1 ORDER BY day FOR UPDATE))",
+    )
+    .bind(oldest)
+    .execute(&mut *transaction)
+    .await?;
     forget_skipped(&mut transaction, oldest).await?;
-    let mut dropped = 0;
+    let mut partitions = 0;
     for table in ["series.chunks", "datapoint_log", "datapoint_tombstones"] {
-        dropped += drop_table_days(&mut *transaction, table, oldest).await?;
+        partitions += drop_table_days(&mut *transaction, table, oldest).await?;
     }
     transaction.commit().await?;
-    Ok((dropped, droppable.len() == group.len()))
+    Ok((droppable.len(), partitions))
 }
 
 pub(super) async fn note_run(connection: &mut PgConnection) -> Result<(), SeriesError> {

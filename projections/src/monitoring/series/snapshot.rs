@@ -34,12 +34,14 @@ pub(super) async fn begin_fold(connection: &mut PgConnection) -> Result<(), sqlx
     Ok(())
 }
 
-/// Fails while a rebuild is in progress, and keeps the next one waiting until the transaction has ended.
+/// Fails while a rebuild is in progress, and keeps the next one waiting until the transaction has ended. Shared: others that exclude
+/// a rebuild do not exclude each other.
 pub(super) async fn exclude_rebuild(connection: &mut PgConnection) -> Result<(), SeriesError> {
-    let is_free: bool = sqlx::query_scalar("SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))")
-        .bind(REBUILD_LEASE)
-        .fetch_one(connection)
-        .await?;
+    let is_free: bool =
+        sqlx::query_scalar("SELECT pg_try_advisory_xact_lock_shared(hashtextextended($1, 0))")
+            .bind(REBUILD_LEASE)
+            .fetch_one(connection)
+            .await?;
     if is_free { Ok(()) } else { Err(SeriesError::Rebuilding) }
 }
 

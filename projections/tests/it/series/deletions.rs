@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, NaiveDate, TimeDelta};
 use signalbox_datapoint_log::{Point, micros, read_row};
 use signalbox_projections::monitoring::series::{
-    Bucket, Export, ExportSpan, continue_removal, latest, remove_deleted,
+    Bucket, Export, ExportSpan, SeriesError, continue_removal, drop_old_days, latest, overdue,
+    record_removals, remove_deleted,
 };
 
 use super::{
@@ -131,4 +132,48 @@ async fn an_export_continues_over_a_deletion() {
     assert_eq!(shown, expected, "the others are there, each once");
     let of_gone = found.len() - shown.len();
     assert!(of_gone < log.known.len() - expected.len(), "{of_gone} of the deleted channel");
+}
+
+/// Numbers of days decide about values of channels that are there, not about those that were deleted.
+#[tokio::test]
+async fn a_deletion_waits_for_no_number_of_days() {
+    let (mut log, today) = with_own_numbers().await;
+    let due = overdue(&log.pool, today, 4).await.unwrap();
+    record_removals(&log.pool, &due.removals, false).await.unwrap();
+    sqlx::query(
+        "INSERT INTO read.poisonous_events (projection, position, aggregate_type, aggregate_id, sequence, event_type, error, retry_at)
+         VALUES ('monitoring', 3, 'channel', 'elsewhere', 2, 'channel_updated', 'of a newer version', now())",
+    )
+    .execute(&log.pool)
+    .await
+    .unwrap();
+    let refused = continue_removal(&log.pool, today, 4).await;
+    assert!(matches!(refused, Err(SeriesError::ChannelsSetAside)), "{refused:?}");
+    let before = others(&log, TimeDelta::hours(1)).await;
+    delete(&log).await;
+    // As the worker: what waits for numbers keeps no deletion waiting.
+    loop {
+        match continue_removal(&log.pool, today, 4).await {
+            Ok(true) => {}
+            Ok(false) | Err(SeriesError::ChannelsSetAside) => {
+                if !remove_deleted(&log.pool).await.unwrap() {
+                    break;
+                }
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(others(&log, TimeDelta::hours(1)).await, before);
+    check(&mut log).await;
+    // Values that were left out are found overdue again.
+    sqlx::query("DELETE FROM read.poisonous_events").execute(&log.pool).await.unwrap();
+    while continue_removal(&log.pool, today, 4).await.unwrap() {}
+    let again = overdue(&log.pool, today, 4).await.unwrap();
+    drop_old_days(&log.pool, today - TimeDelta::days(4), today).await.unwrap();
+    record_removals(&log.pool, &again.removals, false).await.unwrap();
+    while continue_removal(&log.pool, today, 4).await.unwrap() {}
+    let days = |channel| TimeDelta::days(if channel == 1 { 4 } else { 2 });
+    log.known.retain(|point| point.day >= today - days(point.channel));
+    assert_eq!(everything(&log).await, log.expected(|_| true));
+    assert_eq!(others(&log, TimeDelta::hours(1)).await, before);
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, NaiveDate, TimeDelta};
-use signalbox_datapoint_log::{Point, micros, read_row};
+use signalbox_datapoint_log::{Point, clear_points, micros, read_row};
 use signalbox_domain::monitoring::{Channel, ChannelChanges, ChannelCommand};
 use signalbox_projections::monitoring::series::{
     Bucket, BucketWindow, Overdue, Removal, SeriesError, SeriesReport, buckets, continue_removal, counting,
@@ -56,7 +56,7 @@ async fn days_are_found_however_postgresql_joins() {
     }
     let pool = PgPoolOptions::new().max_connections(1).connect_with(connection).await.unwrap();
     assert_eq!(days_before(&pool, oldest).await.unwrap().len(), 1);
-    assert_eq!(drop_old_days(&pool, oldest, log.clock.now().date_naive()).await.unwrap(), 3);
+    assert_eq!(drop_old_days(&pool, oldest, log.clock.now().date_naive()).await.unwrap().partitions, 3);
 }
 
 #[tokio::test]
@@ -82,7 +82,7 @@ async fn days_that_are_in_use_stay_whole_and_their_turn_is_kept() {
     assert_eq!(days_before(&pool, oldest).await.unwrap().len(), 2);
     assert_eq!(log.exported(DateTime::UNIX_EPOCH, None, 10).await, log.expected(|_| true));
     reader.rollback().await.unwrap();
-    assert!(dropping.await.unwrap().unwrap() >= 4);
+    assert!(dropping.await.unwrap().unwrap().partitions >= 4);
     assert!(!is_turn(&pool).await.unwrap());
     assert_eq!(log.exported(DateTime::UNIX_EPOCH, None, 10).await, log.expected(|point| point.day >= oldest));
 }
@@ -244,6 +244,68 @@ async fn a_rebuild_amid_a_removal_keeps_the_roll_ups() {
     rebuild.rollback().await.unwrap();
 }
 
+/// The rebuild's lease is not taken by those who only exclude it from each other.
+#[tokio::test]
+async fn a_removal_is_recorded_while_another_process_drops_days() {
+    let (log, today) = with_own_numbers().await;
+    let due = overdue(&log.pool, today, 4).await.unwrap();
+    sqlx::query("UPDATE read.channels SET retention_days = NULL").execute(&log.pool).await.unwrap();
+    let mut reader = signalbox_database::begin(&log.pool, "BEGIN").await.unwrap();
+    sqlx::query("LOCK TABLE datapoint_log IN ACCESS SHARE MODE").execute(&mut *reader).await.unwrap();
+    let dropping = tokio::spawn({
+        let pool = log.pool.clone();
+        async move { drop_old_days(&pool, today - TimeDelta::days(6), today).await }
+    });
+    let waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'
+                   AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))";
+    // Each attempt to drop them is short, so that one is met only by trying as long as they last.
+    eventually(seconds(20), async || {
+        sqlx::query_scalar(waits).fetch_one(&log.pool).await.unwrap() && {
+            let removal = due.removals.last().unwrap().clone();
+            record_removals(&log.pool, &[removal], false).await.unwrap();
+            sqlx::query_scalar(waits).fetch_one(&log.pool).await.unwrap()
+        }
+    })
+    .await;
+    reader.rollback().await.unwrap();
+    assert_eq!(dropping.await.unwrap().unwrap().days.len(), 2);
+}
+
+/// Rows that were read before another process removed values from them are not written back.
+#[tokio::test]
+async fn processes_that_rewrite_the_same_day_bring_no_value_back() {
+    let (log, today) = with_own_numbers().await;
+    let due = overdue(&log.pool, today, 4).await.unwrap();
+    let Removal { day, channels } = due.removals[0].clone();
+    assert_eq!(channels, [1, 3]);
+    record_removals(&log.pool, &[Removal { day, channels: vec![3] }], false).await.unwrap();
+    assert!(continue_removal(&log.pool, today, 4).await.unwrap(), "the chunks are gone");
+    // The other process adds a channel, and has rewritten the rows.
+    let mut other = signalbox_database::begin(&log.pool, "BEGIN").await.unwrap();
+    let last = clear_points(&mut other, (day, &channels), 0).await.unwrap();
+    sqlx::query("UPDATE ops.value_removals SET channels = $2, position = $3 WHERE day = $1")
+        .bind(day)
+        .bind(&channels)
+        .bind(last)
+        .execute(&mut *other)
+        .await
+        .unwrap();
+    let continued = tokio::spawn({
+        let pool = log.pool.clone();
+        async move { continue_removal(&pool, today, 4).await }
+    });
+    let waits = "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+                  WHERE NOT l.granted AND a.datname = current_database() AND l.locktype IN ('transactionid', 'tuple'))";
+    eventually(seconds(20), async || sqlx::query_scalar(waits).fetch_one(&log.pool).await.unwrap()).await;
+    other.commit().await.unwrap();
+    assert!(continued.await.unwrap().unwrap());
+    while continue_removal(&log.pool, today, 4).await.unwrap() {}
+    for point in log.known.iter().filter(|point| point.day == day) {
+        let row = read_row(&log.pool, point.place()).await.unwrap().unwrap();
+        assert_eq!(row.point(point.point.index).unwrap().is_some(), point.channel == 2, "{point:?}");
+    }
+}
+
 /// A channel that keeps its values for ever, and one that keeps them for two days: the log has them, the read model does not.
 async fn with_unshown_channels() -> (Log, World, Uuid, NaiveDate) {
     let (mut log, world) = Log::in_world().await;
@@ -289,7 +351,8 @@ async fn nothing_is_removed_while_the_log_may_know_a_higher_number() {
     assert!(overdue(&log.pool, at(0).date_naive(), 3).await.unwrap().is_empty(), "nothing is due: no fault");
     world.fold().await;
     // Decided before the number was raised, as a person takes time to confirm.
-    assert_eq!(drop_old_days(&log.pool, oldest, today).await.unwrap(), 0);
+    let dropped = drop_old_days(&log.pool, oldest, today).await.unwrap();
+    assert_eq!((dropped.days.len(), dropped.stayed.len(), dropped.partitions), (0, 3, 0));
     assert_eq!(logged_days(&log).await, 7);
     while continue_removal(&log.pool, today, 3).await.unwrap() {}
     let due = overdue(&log.pool, today, 3).await.unwrap();

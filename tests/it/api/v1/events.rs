@@ -3,7 +3,12 @@
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
-use signalbox_projections::monitoring::series::rebuild_series;
+use signalbox_domain::kernel::Rejection;
+use signalbox_messaging::CommandReply;
+use signalbox_projections::{
+    compare,
+    monitoring::{MonitoringProjection, series::rebuild_series},
+};
 
 use crate::harness::{Client, World, eventually, seconds};
 
@@ -290,7 +295,9 @@ async fn the_values_of_an_event_may_be_deleted_with_it() {
     let deleted = world.admin.delete(&with_values).await.expect(200);
     assert_eq!(deleted["status"], "success");
     assert!(sending.await.unwrap() > 0);
-    world.admin.delete(&with_values).await.error(404);
+    // It may have been deleted without them before.
+    world.admin.delete(&with_values).await.expect(200);
+    world.admin.delete(&path(&gone)).await.error(404);
     eventually(seconds(30), async || all().await == 6).await;
     for (event, count) in [(&gone, 0), (&kept, 3), (&other, 3)] {
         let id = event["public_id"].as_str().unwrap();
@@ -312,5 +319,51 @@ async fn the_values_of_an_event_may_be_deleted_with_it() {
     let report = rebuild_series(pool).await.unwrap();
     assert_eq!(report.differences, 0, "{report:?}");
     assert_eq!(all().await, 6);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn the_values_of_an_event_may_be_deleted_after_it() {
+    let world = World::start().await;
+    let (gone, other) = (create(&world.admin, "gone").await, create(&world.admin, "other").await);
+    let points: Vec<_> = [&gone, &gone, &other]
+        .map(|event| json!({"event_public_id": event["public_id"], "value": 1}))
+        .into_iter()
+        .collect();
+    world.admin.post("/api/v1/datapoints/batch", json!({"datapoints": points})).await.expect(201);
+    world.admin.delete(&path(&gone)).await.expect(200);
+    let all = async || world.admin.get("/api/v1/datapoints").await.expect(200)["total"].as_i64().unwrap();
+    assert_eq!(all().await, 3);
+    let with_values = format!("{}?values=true", path(&gone));
+    world.user("viewer", "viewer").await.delete(&with_values).await.error(403);
+    let unknown = format!("{EVENTS}/018f0000-0000-7000-8000-000000000000?values=true");
+    world.admin.delete(&unknown).await.error(404);
+    let stale = world.admin.request(Method::DELETE, &with_values).header("if-match", "\"1\"");
+    world.admin.send(stale).await.error(412);
+    for _ in 0..2 {
+        world.user("operator", "operator").await.delete(&with_values).await.expect(200);
+    }
+    assert_eq!(world.count_events("channel_values_deleted").await, 1);
+    eventually(seconds(30), async || all().await == 1).await;
+    let report = compare::<MonitoringProjection>(&world.servers.pool).await.unwrap();
+    assert_eq!((report.differences, report.set_aside.len()), (0, 0));
+    world.finish().await;
+}
+
+/// While processes are replaced, some command handlers do not know the deletion of values. They must not delete half.
+#[tokio::test]
+async fn values_are_deleted_although_a_handler_of_another_release_answers() {
+    let world = World::start().await;
+    let bus = world.servers.another_bus().await;
+    let serving = tokio::spawn(async move {
+        let refuse = |_| async { CommandReply::Rejected(Rejection::unreadable_command()) };
+        bus.serve("monitoring", refuse).await
+    });
+    for number in 0..8 {
+        let event = create(&world.admin, &number.to_string()).await;
+        world.admin.delete(&format!("{}?values=true", path(&event))).await.expect(200);
+    }
+    assert_eq!(world.count_events("channel_values_deleted").await, 8);
+    serving.abort();
     world.finish().await;
 }

@@ -2,6 +2,8 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use signalbox_domain::monitoring::{Channel, ChannelCommand};
+use signalbox_test_support::metadata;
 use sqlx::{PgPool, Postgres, Transaction};
 
 use super::{path, rule, until};
@@ -69,6 +71,22 @@ async fn a_rule_that_is_not_shown_yet_is_disabled_with_its_event() {
     admin.delete(&event_path(&boiler)).await.expect(200);
     held.rollback().await.unwrap();
     assert!(!is_enabled(&world, &silent).await);
+    world.finish().await;
+}
+
+/// A gateway may crash after the deletion, and cannot see rules that are set aside, or that come after a thousand others.
+#[tokio::test]
+async fn a_rule_that_was_left_enabled_is_disabled() {
+    let world = World::start().await;
+    let boiler = event(&world, "boiler").await;
+    let hot = rule(&world, &boiler, json!({})).await;
+    send(&world.admin, &boiler, [11.0]).await;
+    let firing = until(&world, "firing").await;
+    let delete = ChannelCommand::Delete { values: false };
+    let boiler = boiler.parse().unwrap();
+    world.servers.bus.send::<Channel>(boiler, None, &metadata(), &delete).await.unwrap();
+    world.admin.until(rules::path(&hot), |rule| rule["enabled"] == false).await;
+    world.admin.until(path(&firing), |alarm| alarm["state"] == "cleared").await;
     world.finish().await;
 }
 

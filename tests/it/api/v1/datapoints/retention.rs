@@ -1,9 +1,10 @@
 use chrono::{DateTime, TimeDelta, Utc};
-use serde_json::json;
+use serde_json::{Value, json};
 use signalbox_clock::Clock;
 use signalbox_datapoint_log::{Appender, Batch, Origin, Point, codec::encode_block, micros};
+use signalbox_projections::monitoring::series::is_turn;
 use signalbox_workers::{Context, Retention, Worker};
-use sqlx::PgPool;
+use sqlx::{PgPool, Postgres, Transaction};
 use tokio::sync::mpsc;
 use uuid::Uuid;
 
@@ -11,13 +12,19 @@ use crate::harness::{World, eventually, seconds, signalbox};
 
 /// Appends one point on each of the last `days` days, as if it had come in then; the newest day is today.
 async fn record_days(pool: &PgPool, days: i64) {
+    record_days_of(pool, days, |_| &[1]).await;
+}
+
+/// The same, of each of the channels that `channels` names for a day that is so long ago.
+async fn record_days_of(pool: &PgPool, days: i64, channels: impl Fn(i64) -> &'static [i32]) {
     let now = Clock::system().now();
     for ago in (0..days).rev() {
         let clock = Clock::manual(now - TimeDelta::days(ago));
         let appender = Appender::start(pool.clone(), clock.clone(), mpsc::channel(1).0);
-        let mut points = [Point { channel: 1, time: micros(clock.now()), value: ago as f64 }];
+        let point = |channel: &i32| Point { channel: *channel, time: micros(clock.now()), value: ago as f64 };
+        let mut points: Vec<_> = channels(ago).iter().map(point).collect();
         let block = encode_block(Origin::User(Uuid::nil()), &mut points).into();
-        let batch = Batch { id: clock.new_id(), points: 1, block, traceparent: None };
+        let batch = Batch { id: clock.new_id(), points: points.len(), block, traceparent: None };
         appender.append(batch).await.unwrap();
     }
     let is_folded =
@@ -113,6 +120,86 @@ async fn old_datapoints_are_dropped_at_once_by_a_command() {
     signalbox(&config, &["retention", "apply", "--yes"]).await.well();
     assert_eq!(days(pool).await, 4);
     eventually(seconds(20), async || entries(pool).await.len() == 1).await;
+    world.finish().await;
+}
+
+/// Keeps days from being dropped until it is ended.
+async fn hold_days(pool: &PgPool) -> Transaction<'static, Postgres> {
+    let mut held = signalbox_database::begin(pool, "BEGIN").await.unwrap();
+    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('fold.datapoints', 0))")
+        .execute(&mut *held)
+        .await
+        .unwrap();
+    held
+}
+
+async fn sensor(world: &World, name: &str, retention_days: Option<i32>) -> String {
+    let event = json!({"name": name, "type": "sensor", "retention_days": retention_days});
+    let event = world.admin.post("/api/v1/events", event).await.expect(201);
+    format!("/api/v1/events/{}", event["public_id"].as_str().unwrap())
+}
+
+#[tokio::test]
+async fn the_command_says_what_stays_because_a_number_was_raised() {
+    let world = World::without_workers(Clock::system(), |_| {}).await;
+    let pool = &world.servers.pool;
+    let event = sensor(&world, "kept", None).await;
+    record_days(pool, 10).await;
+    let mut config = world.config.clone();
+    config.monitoring.retention_days = 3;
+    signalbox_database::report_fault(pool, "retention", "days are due").await.unwrap();
+    for (arguments, keeps) in [(&["--yes"][..], 0), (&["--yes", "--json"], 30)] {
+        world.admin.put(&event, json!({"retention_days": null})).await.expect(200);
+        let (held, before) = (hold_days(pool).await, entries(pool).await.len());
+        let command = tokio::spawn({
+            let (config, arguments) = (config.clone(), [&["retention", "apply"], arguments].concat());
+            async move { signalbox(&config, &arguments).await.well() }
+        });
+        eventually(seconds(20), async || entries(pool).await.len() > before).await;
+        world.admin.put(&event, json!({"retention_days": keeps})).await.expect(200);
+        held.rollback().await.unwrap();
+        let said = command.await.unwrap();
+        match keeps {
+            0 => {
+                assert!(said.contains("6 days") && said.contains("stay, because"), "{said}");
+                assert!(said.contains("Nothing was dropped."), "{said}");
+            }
+            _ => {
+                let said: Value = serde_json::from_str(&said).unwrap();
+                let expected = json!({"days": 0, "datapoints": 0, "from": null, "to": null, "stayed": 6, "removals": 0,
+                    "rollup_days": 0, "dropped": false});
+                assert_eq!(said, expected);
+            }
+        }
+        assert_eq!(days(pool).await, 10);
+        assert!(has_fault(pool, "retention").await, "the worker finds out what is due now");
+    }
+    signalbox_database::clear_fault(pool, "retention").await.unwrap();
+    world.finish().await;
+}
+
+/// The values of single events are removed, the days stay.
+#[tokio::test]
+async fn a_run_counts_although_its_days_are_kept_in_the_end() {
+    let world = World::without_workers(Clock::system(), |_| {}).await;
+    let pool = &world.servers.pool;
+    let kept = sensor(&world, "kept", None).await;
+    sensor(&world, "short", Some(1)).await;
+    record_days_of(pool, 10, |ago| if ago < 7 { &[1, 2] } else { &[1] }).await;
+    let context = context(&world, Clock::system(), 3).await;
+    let held = hold_days(pool).await;
+    let step = tokio::spawn({
+        let context = context.clone();
+        async move { Retention::default().step(&context).await }
+    });
+    eventually(seconds(20), async || entries(pool).await.len() == 2).await;
+    world.admin.put(&kept, json!({"retention_days": 0})).await.expect(200);
+    held.rollback().await.unwrap();
+    assert!(step.await.unwrap().unwrap(), "removals are to be continued");
+    assert_eq!(days(pool).await, 10);
+    assert!(!is_turn(pool).await.unwrap(), "the next run is an hour away");
+    while Retention::default().step(&context).await.unwrap() {}
+    signalbox_database::clear_fault(pool, "retention").await.unwrap();
     world.finish().await;
 }
 

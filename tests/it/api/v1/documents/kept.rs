@@ -8,6 +8,7 @@ use signalbox_projections::{
     rebuild,
 };
 use signalbox_workers::{DocumentIndex, Worker};
+use sqlx::Executor as _;
 
 use super::{EXTRACT, document, jobs::until_status, sample, send, send_form, world, world_for_weeks};
 use crate::harness::{Client, World, encode, eventually, seconds, sha256};
@@ -142,6 +143,9 @@ async fn documents_are_seen_by_their_owner_and_admins() {
     let unknown = format!("{DOCUMENTS}/018f0000-0000-7000-8000-000000000000");
     assert_eq!(other.delete(&foreign).await.error(404), other.delete(&unknown).await.error(404));
     owner.delete(&format!("{DOCUMENTS}/{}", job["job_id"].as_str().unwrap())).await.error(404);
+    // Admins delete the text there, not the job of somebody else.
+    world.admin.delete(&format!("/api/v1/jobs/{id}?remove=true")).await.error(404);
+    assert_eq!(names(&owner, "Weichenheizung").await, ["a.txt"]);
     world.admin.delete(&foreign).await.expect(200);
     assert_eq!(names(&owner, "Weichenheizung").await, Vec::<String>::new());
     world.finish().await;
@@ -203,6 +207,34 @@ async fn jobs_that_are_submitted_at_the_same_moment_stay_within_what_may_be_kept
     assert!((1..=5).contains(&taken), "{taken} documents were taken in");
     let refused = answers.iter().filter(|answer| answer.status == 409).count();
     assert_eq!(taken + refused, answers.len());
+    world.finish().await;
+}
+
+/// Some were taken in when one is refused: they count, and the others do not.
+#[tokio::test]
+async fn jobs_of_a_batch_that_fails_count_if_they_were_taken_in() {
+    let world = world(|_| {}).await;
+    let pool = &world.servers.pool;
+    pool.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             RAISE EXCEPTION 'refused' USING ERRCODE = '22023'; END $$;
+         CREATE TRIGGER refused BEFORE INSERT ON events FOR EACH ROW
+             WHEN (NEW.payload->>'filename' = 'refused.txt') EXECUTE FUNCTION refuse()",
+    )
+    .await
+    .unwrap();
+    let names: Vec<String> = (0..40).map(|number| format!("{number}.txt")).collect();
+    let mut files: Vec<_> =
+        names.iter().map(|name| ("files", Some(name.as_str()), name.as_bytes())).collect();
+    files[20] = ("files", Some("refused.txt"), b"refused");
+    send_form(&world.admin, "/api/v1/jobs/batch?keep=true", &files).await.error(422);
+    let noted = "SELECT ARRAY(SELECT job_id::text FROM ops.keeping_jobs ORDER BY 1)
+                      = ARRAY(SELECT aggregate_id FROM events WHERE event_type = 'extraction_submitted' ORDER BY 1)";
+    eventually(seconds(10), async || sqlx::query_scalar(noted).fetch_one(pool).await.unwrap()).await;
+    let taken_in = world.count_events("extraction_submitted").await;
+    assert!((20..40).contains(&taken_in), "{taken_in}");
+    pool.execute("DROP TRIGGER refused ON events").await.unwrap();
+    eventually(seconds(60), async || world.count_events("extraction_completed").await == taken_in).await;
     world.finish().await;
 }
 

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use signalbox_clock::Clock;
 
 use super::WEATHER;
-use crate::harness::{Receiver, Wheel, World};
+use crate::harness::{Receiver, Wheel, World, eventually, seconds};
 
 pub async fn instance(world: &World, body: Value) -> Value {
     world.admin.post("/api/v1/plugins", body).await.expect(201)
@@ -432,6 +432,21 @@ async fn deleted_instance_takes_the_events_that_it_created_with_it() {
     assert_eq!(world.admin.get(&shown).await.expect(200)["value"], 4.5);
     // Their names are free: the same instance can be made again.
     instance(&world, json!({"plugin_id": "simulated", "instance_name": "Plant"})).await;
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn deleted_instance_takes_datapoints_of_its_events_when_asked_to() {
+    let world = World::start().await;
+    let made = instance(&world, json!({"plugin_id": "system", "instance_name": "One"})).await;
+    let event = events(&world).await[0]["public_id"].clone();
+    let point = json!({"value": 4.5, "event_public_id": event});
+    world.admin.post("/api/v1/datapoints", point).await.expect(201);
+    let gone = world.admin.delete(&format!("{}?values=true", path(&made))).await.expect(200);
+    let deleted = gone["deleted_events"].as_array().unwrap().len() as i64;
+    assert_eq!(world.count_events("channel_values_deleted").await, deleted);
+    eventually(seconds(30), async || world.admin.get("/api/v1/datapoints").await.expect(200)["total"] == 0)
+        .await;
     world.finish().await;
 }
 
