@@ -20,12 +20,18 @@ LIST = pathlib.Path(__file__).with_name("twins.tsv")
 # Scripts without spaces are compared letter by letter.
 TOKEN = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uff66-\uff9f]|[^\W\u3040-\u30ff\u3400-\u9fff\uff66-\uff9f]+")
 DIVISION = "chap.er|kapitel|appendix|anhang|part|teil"
-NUMBER = re.compile(rf"^(({DIVISION}) )?(第 )?([a-z]|[ivx]+|\d+)( (\d+|章))*( |$)|^({DIVISION})$")
+# Some forms of a book have numbers in words.
+SPELLED = ("(twenty ?)?(one|two|three|four|five|six|seven|eight|nine)|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen"
+           "|nineteen|twenty")
+NUMBER = re.compile(rf"^(({DIVISION}) )?(第 )?([a-z]|[ivx]+|\d+)( (\d+|章))*( |$)|^({DIVISION})$|^(({DIVISION}) )?({SPELLED})$")
 # Parts of web pages that are not of the book: navigation, contents, search.
 BESIDES = """//script | //style | //nav | //*[contains(@class, 'navheader') or contains(@class, 'navfooter') or contains(@class, 'toc')
     or contains(@class, 'toctree') or contains(@class, 'headerlink') or contains(@class, 'sphinxsidebar') or contains(@class, 'related')]"""
 SKIPPED = re.compile(r"genindex|search|/index-|/contents")
-PAGE = re.compile(r"\d+|[ivxl]+")
+# A line of the contents or of the list of tables: the pages have them as navigation, which is left out of them.
+CONTENTS = re.compile(r" … (\d+|[ivxl]+)$")
+# Printed books say where their links lead.
+ADDRESS = re.compile(r"\(\s*(https?|ftp)://[^)]*\)")
 # An item is known by its first words: what follows it may be part of it or not.
 ITEM_WORDS = 6
 # Share of the cells of a table that the pages have, below which it is a false one.
@@ -43,14 +49,20 @@ def heading(text):
     return NUMBER.sub("", " ".join(tokens(text)))
 
 
-def is_of_contents(text, headings):
-    """Whether an item is a line of the contents, which the pages have as navigation, and which is left out of them."""
-    title, _, page = heading(text).rpartition(" ")
-    return title in headings and bool(PAGE.fullmatch(page))
-
-
 def item(text):
-    return " ".join(tokens(text)[:ITEM_WORDS])
+    return " ".join(tokens(ADDRESS.sub("", text))[:ITEM_WORDS])
+
+
+def whole(items, expected):
+    """Items, those that end earlier than in the pages, at the end of a paragraph, as the pages have them."""
+    missing = collections.Counter(expected) - collections.Counter(items)
+    for found in items:
+        longer = None
+        if len(found.split()) < ITEM_WORDS and not missing[found]:
+            longer = next((one for one in missing if one.startswith(f"{found} ") and missing[one]), None)
+        if longer:
+            missing[longer] -= 1
+        yield longer or found
 
 
 def books(folder):
@@ -72,12 +84,18 @@ def books(folder):
                 unpacked.write_bytes(gzip.decompress(pdf.read_bytes()))
                 pdf = unpacked
             html = [page for page in place.glob(row["html"]) if not SKIPPED.search(str(page))]
-            yield Book(row["book"], pdf, sorted(html, key=order))
+            yield Book(row["book"], pdf, list(in_order(html)))
 
 
-def order(page):
-    """The first page, then the preface and the parts, then appendices."""
-    return ["index", "pr", "ch", "ap"].index(next((part for part in ("index", "pr", "ch", "ap") if page.name.startswith(part)), "ch")), page.name
+def in_order(pages):
+    """Pages as each names the next one: by name alone, "best practices" come before "introduction"."""
+    left = {page.name: page for page in sorted(pages)}
+    page = left.pop(next((name for name in left if name.startswith("index")), None), None)
+    while page:
+        yield page
+        following = lxml.html.fromstring(page.read_bytes()).xpath("//link[@rel='next']/@href")
+        page = left.pop(following[0].split("#")[0], None) if following else None
+    yield from left.values()
 
 
 def truth(book):
@@ -118,6 +136,19 @@ def peer_text(name, pdf):
     return kept.read_text()
 
 
+def last_of_contents(blocks):
+    """The page where the contents and the list of tables end. Before it are the title, a history of revisions in a frame and the
+    headings of lists, which web pages do not have."""
+    front = 0
+    for block in blocks:
+        if block["block_type"] == "list" and any(CONTENTS.search(entry["text"]) for entry in block["metadata"]["items"]):
+            pages = [place["page"] for place in block.get("places", [block])]
+            # Later parts may have contents of their own.
+            if not front or pages[0] <= front + 2:
+                front = max(pages)
+    return front
+
+
 def measure(program, folder):
     """A dict of figures for each book."""
     with Service(program, folder) as service:
@@ -132,19 +163,23 @@ def measure(program, folder):
             words, found = tokens(text), collections.defaultdict(list)
             known, titles = collections.Counter(cells), set(headings)
             false_tables = tables = 0
+            front = last_of_contents(document["blocks"])
             for block in document["blocks"]:
                 if block["block_type"] == "heading":
-                    found["headings"].append(heading(block["content"]))
+                    text = heading(block["content"])
+                    if block["page"] > front or text in titles:
+                        found["headings"].append(text)
                 elif block["block_type"] == "list":
                     texts = [entry["text"] for entry in block["metadata"]["items"]]
-                    found["items"] += [item(text) for text in texts if not is_of_contents(text, titles)]
-                elif block["block_type"] == "table":
+                    found["items"] += [item(text) for text in texts if not CONTENTS.search(text)]
+                elif block["block_type"] == "table" and block["page"] > front:
                     inside = list(filter(None, (" ".join(tokens(cell)) for row in block["metadata"]["rows"] for cell in row)))
                     found["cells"] += inside
                     tables += 1
                     false_tables += share(inside, known.elements()) < TRUE_TABLE
             figures = {"book": book.name, "words": share(words, tokens(own)), "similarity": Indel.normalized_similarity(words, tokens(own)),
-                       "headings": f1(headings, filter(None, found["headings"])), "items": f1(items, filter(None, found["items"])),
+                       "headings": f1(headings, filter(None, found["headings"])),
+                       "items": f1(items, whole(list(filter(None, found["items"])), items)),
                        "cells": f1(cells, found["cells"]), "false tables": false_tables, "tables": tables, "peers": {}}
             for name in PEERS:
                 of_peer = tokens(peer_text(name, book.pdf))

@@ -76,6 +76,10 @@ pub(super) struct Row<'a> {
     pub(super) size: f32,
     pub(super) bold: bool,
     pub(super) mono: bool,
+    /// Whether it is a line of a listing, which has letters of one width in a document that has others.
+    pub(super) is_listing: bool,
+    /// Whether it is a title between the parts of a document.
+    pub(super) is_title: bool,
 }
 
 impl<'a> Row<'a> {
@@ -87,7 +91,7 @@ impl<'a> Row<'a> {
         words.sort_by(|one, other| one.area.left.total_cmp(&other.area.left));
         let fragments = fragments(&words, size);
         let pieces = pieces(&fragments, size);
-        Self { words, fragments, pieces, baseline, size, bold, mono }
+        Self { words, fragments, pieces, baseline, size, bold, mono, is_listing: false, is_title: false }
     }
 
     /// Whether wide gaps divide it, as they divide the row of a table.

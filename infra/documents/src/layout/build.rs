@@ -25,6 +25,15 @@ const LABELS: usize = 3;
 /// How far a label stands to the right of the headings, in points: a column would stand further.
 const LABEL_INDENT: RangeInclusive<f64> = 3.0..=60.0;
 
+/// How far a definition is set in and below its term, how high one of several lines is, in sizes of the font, and how many of those
+/// there are in a document that has any.
+const TERM_INDENT: f64 = 1.2;
+const TERM_DISTANCE: f64 = 1.2;
+const TERM_LINES: f64 = 1.8;
+const TERMS: usize = 3;
+/// Headings with numbers in a document that has such, at least.
+const NUMBERED: usize = 10;
+
 /// A block that is not finished.
 struct Draft {
     page: usize,
@@ -52,6 +61,13 @@ impl Draft {
             is_open: false,
             markers: Vec::new(),
             contents_to: None,
+        }
+    }
+
+    /// Makes a paragraph of a heading.
+    fn make_text(&mut self) {
+        if let Content::Heading { text, .. } = &mut self.content {
+            self.content = Content::Paragraph(std::mem::take(text));
         }
     }
 
@@ -269,15 +285,77 @@ impl<'a> Builder<'a> {
         }
         let labels = labels.into_values().filter(|places| places.len() >= LABELS);
         for index in labels.flatten().collect::<Vec<_>>() {
-            if let Content::Heading { text, .. } = &mut self.drafts[index].content {
-                self.drafts[index].content = Content::Paragraph(std::mem::take(text));
+            self.drafts[index].make_text();
+        }
+    }
+
+    /// Makes text of terms: bold lines of the text's size above text that is set in, as definitions are.
+    fn find_terms(&mut self) {
+        let mut terms = Vec::new();
+        // One line may be set in as the first of a paragraph: it says something only among others.
+        let mut definitions = 0;
+        for (index, pair) in self.drafts.windows(2).enumerate() {
+            let [draft, next] = pair else { continue };
+            if !self.is_plain_heading(draft) {
+                continue;
+            }
+            let (Some(place), Some(below)) = (draft.places.last(), next.places.first()) else { continue };
+            let ([left, _, _, bottom], [begun, top, _, end]) = (place.bbox, below.bbox);
+            let size = f64::from(draft.size);
+            let is_near = place.page != below.page || (top - bottom).abs() < TERM_DISTANCE * size;
+            let is_set_in = (TERM_INDENT * size..=*LABEL_INDENT.end()).contains(&(begun - left));
+            let is_text = matches!(next.content, Content::Paragraph(_));
+            if is_near && is_set_in && is_text {
+                definitions += usize::from(end - top > TERM_LINES * size);
+                terms.push(index);
             }
         }
+        if definitions >= TERMS {
+            terms.into_iter().for_each(|index| self.drafts[index].make_text());
+        }
+    }
+
+    /// Whether it looks like a heading by its bold letters alone.
+    fn is_plain_heading(&self, draft: &Draft) -> bool {
+        matches!(&draft.content, Content::Heading { text, .. } if depth_of(text).is_none())
+            && !self.usual.is_large(draft.size)
+    }
+
+    /// Makes text of bold lines of the text's size that are set in, in a document whose headings have numbers and stand at the
+    /// edge: titles of examples and boxes.
+    fn find_titles(&mut self) {
+        let headings = self.drafts.iter().filter(|draft| matches!(draft.content, Content::Heading { .. }));
+        let (plain, others): (Vec<&Draft>, Vec<&Draft>) =
+            headings.partition(|draft| self.is_plain_heading(draft));
+        let is_numbered = |draft: &&&Draft| matches!(&draft.content, Content::Heading { text, .. } if depth_of(text).is_some());
+        let numbered = others.iter().filter(is_numbered).count();
+        if numbered < NUMBERED || numbered < plain.len() {
+            return;
+        }
+        // Left and right pages may have edges of their own.
+        let mut edges = [None; 2];
+        let mut titles = Vec::new();
+        for (index, draft) in self.drafts.iter().enumerate() {
+            let (Content::Heading { text, .. }, Some(place)) = (&draft.content, draft.places.first()) else {
+                continue;
+            };
+            let edge = &mut edges[place.page % 2];
+            if depth_of(text).is_some() {
+                *edge = Some(place.bbox[0]);
+            } else if self.is_plain_heading(draft)
+                && edge.is_some_and(|edge| LABEL_INDENT.contains(&(place.bbox[0] - edge)))
+            {
+                titles.push(index);
+            }
+        }
+        titles.into_iter().for_each(|index| self.drafts[index].make_text());
     }
 
     /// The blocks, with the levels of headings known.
     pub(super) fn finish(mut self) -> Vec<Block> {
         self.find_labels();
+        self.find_terms();
+        self.find_titles();
         let mut styles: Vec<(f32, bool)> = Vec::new();
         for draft in self.drafts.iter().filter(|draft| matches!(draft.content, Content::Heading { .. })) {
             if !styles.iter().any(|style| is_same(*style, (draft.size, draft.bold))) {

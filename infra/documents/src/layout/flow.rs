@@ -45,17 +45,20 @@ pub(crate) struct Usual {
     pub(crate) leading: f32,
     /// Whether most of the text is bold, so that it says nothing.
     pub(crate) bold: bool,
+    /// Whether most of its letters are of one width.
+    pub(crate) mono: bool,
 }
 
 /// The usual look of `pages`.
 pub(crate) fn usual<'a>(lines: impl Iterator<Item = &'a Line> + Clone) -> Usual {
     let mut letters: std::collections::HashMap<i32, usize> = std::collections::HashMap::new();
-    let (mut bold, mut all) = (0, 0);
+    let (mut bold, mut mono, mut all) = (0, 0, 0);
     for line in lines.clone() {
         let count = line.letters();
         *letters.entry((line.size * 2.0).round() as i32).or_default() += count;
         all += count;
         bold += if line.bold { count } else { 0 };
+        mono += if line.mono { count } else { 0 };
     }
     let size = letters
         .iter()
@@ -69,7 +72,8 @@ pub(crate) fn usual<'a>(lines: impl Iterator<Item = &'a Line> + Clone) -> Usual 
         (same && distance > 0.8 && distance < 2.2).then_some(distance)
     });
     let leading = median(distances);
-    Usual { size, leading: if leading > 0.0 { leading } else { 1.2 }, bold: bold * 2 > all }
+    let leading = if leading > 0.0 { leading } else { 1.2 };
+    Usual { size, leading, bold: bold * 2 > all, mono: mono * 2 > all }
 }
 
 impl Usual {
@@ -201,8 +205,10 @@ fn continues(open: &Group, line: &Line, right: f32, usual: Usual, next: Option<&
     let last = open.last();
     let size = last.size.max(line.size).max(1.0);
     let distance = line.baseline - last.baseline;
-    let is_alike = (last.size - line.size).abs() <= SIZES * size && last.mono == line.mono;
     let is_heading = usual.is_larger(last) || usual.is_larger(line);
+    // A heading may name commands.
+    let has_one_font = last.mono == line.mono || (is_heading && last.bold && line.bold);
+    let is_alike = (last.size - line.size).abs() <= SIZES * size && has_one_font;
     // An item may start with bold words.
     let is_new_look = last.bold != line.bold && (matches!(open.kind, Kind::Text) || line.bold);
     if !is_alike

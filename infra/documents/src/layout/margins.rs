@@ -57,14 +57,14 @@ pub(crate) fn take(pages: &mut [Page<'_>], usual: Usual) -> Vec<Margins> {
         let is_one = |edge: &&Edge| numbers.holds(number, edge) || heads.holds(number, edge);
         let chosen: Vec<&Edge> = edges.iter().filter(is_one).collect();
         let others = page.lines.iter().filter(|line| says_something(line)).count();
+        let is_kept = |edge: &&Edge| heads.holds(number, edge) || places.holds(number, edge);
+        for edge in edges.iter().filter(is_kept) {
+            page.lines[edge.index].is_margin = true;
+        }
         if !page.has_more && chosen.len() >= others {
             kept.extend(chosen.into_iter().map(|edge| edge.text.clone()));
             taken.push(Margins::default());
             continue;
-        }
-        let is_kept = |edge: &&Edge| heads.holds(number, edge) || places.holds(number, edge);
-        for edge in edges.iter().filter(is_kept) {
-            page.lines[edge.index].is_margin = true;
         }
         let chosen: Vec<usize> = chosen
             .into_iter()
@@ -373,6 +373,8 @@ mod tests {
         Line::new(text.split(' ').map(word).collect())
     }
 
+    const USUAL: Usual = Usual { size: 10.0, leading: 1.2, bold: false, mono: false };
+
     /// The lines left of pages with the given lines at the top and the bottom, and text between them.
     fn left(pages: &[(&str, f32, &str)]) -> Vec<Vec<String>> {
         let mut lines: Vec<Vec<Line>> = Vec::new();
@@ -383,7 +385,7 @@ mod tests {
         }
         let mut pages: Vec<Page<'_>> =
             lines.iter_mut().map(|lines| Page { lines, height: 842.0, has_more: false }).collect();
-        take(&mut pages, Usual { size: 10.0, leading: 1.2, bold: false });
+        take(&mut pages, USUAL);
         let is_edge = |line: &&Line| line.baseline < 100.0 || line.baseline > 700.0;
         lines.iter().map(|lines| lines.iter().filter(is_edge).map(Line::text).collect()).collect()
     }
@@ -425,7 +427,7 @@ mod tests {
             .collect();
         let mut pages: Vec<Page<'_>> =
             lines.iter_mut().map(|lines| Page { lines, height: 842.0, has_more: false }).collect();
-        take(&mut pages, Usual { size: 10.0, leading: 1.2, bold: false });
+        take(&mut pages, USUAL);
         assert!(lines.iter().all(|lines| lines.len() == 23));
     }
 
@@ -441,7 +443,7 @@ mod tests {
             .collect();
         let mut pages: Vec<Page<'_>> =
             lines.iter_mut().map(|lines| Page { lines, height: 842.0, has_more: false }).collect();
-        take(&mut pages, Usual { size: 10.0, leading: 1.2, bold: false });
+        take(&mut pages, USUAL);
         for (lines, head) in lines.iter().zip(heads) {
             assert_eq!((lines[0].text().as_str(), lines[0].is_margin), (head, true), "no word is lost");
             assert!(lines[1..].iter().all(|line| !line.is_margin));
@@ -455,7 +457,8 @@ mod tests {
             .collect();
         let mut pages: Vec<Page<'_>> =
             lines.iter_mut().map(|lines| Page { lines, height: 842.0, has_more: false }).collect();
-        take(&mut pages, Usual { size: 10.0, leading: 1.2, bold: false });
+        take(&mut pages, USUAL);
         assert!(lines.iter().all(|lines| lines.len() == 2));
+        assert!(lines.iter().all(|lines| lines[0].is_margin), "they are no headings");
     }
 }

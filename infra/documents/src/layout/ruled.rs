@@ -24,6 +24,9 @@ const BESIDE_PART: f32 = 0.8;
 const INSIDE_PART: f32 = 0.6;
 /// Words of a line beside a grid at most, on average: running text in another column has more.
 const BESIDE_WORDS: usize = 6;
+/// Level rules that end together, at least, where a table has no rule at its side, and how far that is from the next column.
+const OPEN_RULES: usize = 3;
+const OPEN: f32 = 12.0;
 
 /// A table, and where it is.
 #[derive(Debug, Clone)]
@@ -100,6 +103,8 @@ impl Grid {
         let mut cells: Vec<Vec<Word>> = vec![Vec::new(); height * width];
         for word in words {
             let (x, y) = middle(&word);
+            // A word that is too long for its column reaches into the next one.
+            let x = x.min(word.area.left + word.style.size);
             cells[slot(&self.rows, y) * width + slot(&self.columns, x)].push(word);
         }
         let filled = cells.iter().filter(|cell| !cell.is_empty()).count();
@@ -160,7 +165,8 @@ fn grids(rules: &[Rule]) -> Vec<Grid> {
         let members =
             (0..rules.len()).filter(|other| root(&group, *other) == index).map(|other| &rules[other]);
         let (level, upright): (Vec<&Rule>, Vec<&Rule>) = members.partition(|rule| rule.level);
-        let (rows, columns) = (places(&level), places(&upright));
+        let (rows, mut columns) = (places(&level), places(&upright));
+        add_open_sides(&level, &mut columns);
         let cells = rows.len().saturating_sub(1) * columns.len().saturating_sub(1);
         if (2..=MAX_CELLS).contains(&cells) {
             let rules = level.into_iter().chain(upright).copied().collect();
@@ -168,6 +174,20 @@ fn grids(rules: &[Rule]) -> Vec<Grid> {
         }
     }
     found
+}
+
+/// Adds the sides of a table that has rules between its columns only: level ones end there.
+fn add_open_sides(level: &[&Rule], columns: &mut Vec<f32>) {
+    let (Some(first), Some(last)) = (columns.first().copied(), columns.last().copied()) else { return };
+    let shared = |ends: Vec<f32>| {
+        let together = |end: &f32| ends.iter().filter(|other| (*end - **other).abs() <= NEAR).count();
+        let enough = OPEN_RULES.max(level.len() / 2);
+        ends.iter().copied().find(|end| together(end) >= enough)
+    };
+    let left = shared(level.iter().map(|rule| rule.from).collect());
+    let right = shared(level.iter().map(|rule| rule.to).collect());
+    columns.splice(..0, left.filter(|left| first - left >= OPEN));
+    columns.extend(right.filter(|right| right - last >= OPEN));
 }
 
 fn root(group: &[usize], mut index: usize) -> usize {
@@ -251,6 +271,24 @@ mod tests {
             let found = take(&grid(), &mut words, &Words::default());
             assert_eq!((found.len(), words.len()), if is_table { (1, 0) } else { (0, count) }, "{lefts:?}");
         }
+    }
+
+    #[test]
+    fn level_rules_end_at_the_sides_of_a_table() {
+        let rules: Vec<Rule> =
+            grid().into_iter().filter(|rule| rule.level || (250.0..350.0).contains(&rule.at)).collect();
+        let mut words = rows(&[210.0, 310.0]);
+        // As wide as its column, and more.
+        words[0] = word("a-word-of-many-letters-that-overlaps-others", 210.0, 114.0);
+        let found = take(&rules, &mut words, &Words::default());
+        let tables: Vec<_> = found.iter().map(|found| &found.content.rows).collect();
+        assert_eq!(tables.len(), 1);
+        assert_eq!(tables[0][0], ["a-word-of-many-letters-that-overlaps-others", "word"]);
+        // A rule between columns of text touches one above and one below.
+        let frame = |rule: &Rule| !rule.level || rule.at == 100.0 || rule.at == 180.0;
+        let mut rules: Vec<Rule> = rules.into_iter().filter(frame).collect();
+        rules.push(Rule { level: true, at: 700.0, from: 200.0, to: 400.0 });
+        assert!(take(&rules, &mut rows(&[210.0, 310.0]), &Words::default()).is_empty());
     }
 
     #[test]

@@ -4,11 +4,17 @@ use std::collections::HashMap;
 
 use encoding_rs::{Encoding, WINDOWS_1250, WINDOWS_1251, WINDOWS_1252, WINDOWS_1253, WINDOWS_1254};
 
-use super::{Content, collect::Collector};
+use super::{
+    Content,
+    collect::Collector,
+    docx_table::{DocxTable, Merge},
+};
 use crate::{failure::Failure, table::Table};
 
 /// Groups within groups at most.
 const DEPTH: usize = 1000;
+/// How far the edges of one column may miss each other from row to row, in twentieths of a point.
+const NEAR: i32 = 60;
 /// Groups that hold no text of the document.
 const HIDDEN: [&str; 16] = [
     "fonttbl",
@@ -46,6 +52,23 @@ struct State {
     skip: usize,
 }
 
+/// A row of a table: its texts, and the places of its cells if they are described.
+struct Row {
+    texts: Vec<String>,
+    places: Vec<Place>,
+    is_head: bool,
+}
+
+/// Where a cell is.
+#[derive(Clone, Copy, Default)]
+struct Place {
+    right: i32,
+    /// Whether it is part of the cell before.
+    is_merged: bool,
+    /// Whether it is one with cells above or below.
+    rows: Option<Merge>,
+}
+
 struct Reader {
     /// Levels of the styles of headings, by their numbers.
     headings: HashMap<i32, u8>,
@@ -59,8 +82,13 @@ struct Reader {
     outline: Option<u8>,
     is_item: bool,
     in_table: bool,
-    rows: Vec<Vec<String>>,
+    rows: Vec<Row>,
     row: Vec<String>,
+    /// The cells of the row that is read, as they are described before their texts.
+    places: Vec<Place>,
+    /// The cell that is described.
+    place: Place,
+    is_head: bool,
     high: Option<u16>,
 }
 
@@ -79,6 +107,9 @@ impl Default for Reader {
             in_table: false,
             rows: Vec::new(),
             row: Vec::new(),
+            places: Vec::new(),
+            place: Place::default(),
+            is_head: false,
             high: None,
         }
     }
@@ -171,8 +202,20 @@ impl Reader {
                 self.row.push(text);
             }
             "row" => {
-                let row = std::mem::take(&mut self.row);
-                self.rows.push(row);
+                let (texts, places) = (std::mem::take(&mut self.row), self.places.clone());
+                self.rows.push(Row { texts, places, is_head: self.is_head });
+            }
+            "trowd" => {
+                self.places.clear();
+                (self.place, self.is_head) = (Place::default(), false);
+            }
+            "trhdr" => self.is_head = true,
+            "clmrg" => self.place.is_merged = true,
+            "clvmgf" => self.place.rows = Some(Merge::Starts),
+            "clvmrg" => self.place.rows = Some(Merge::Continues),
+            "cellx" => {
+                let place = Place { right: number.unwrap_or(0), ..std::mem::take(&mut self.place) };
+                self.places.push(place);
             }
             "outlinelevel" => {
                 self.outline = number.and_then(|level| u8::try_from(level).ok()).filter(|level| *level < 9)
@@ -241,10 +284,41 @@ impl Reader {
 
     fn end_table(&mut self) {
         if !self.rows.is_empty() {
-            let rows = std::mem::take(&mut self.rows);
-            self.collector.table(Table::new(rows));
+            self.collector.table(table(std::mem::take(&mut self.rows)));
         }
     }
+}
+
+/// The rows as a table, whose columns end where a cell ends in any of them.
+fn table(rows: Vec<Row>) -> Table {
+    if rows.iter().any(|row| row.places.len() != row.texts.len()) {
+        return Table::new(rows.into_iter().map(|row| row.texts).collect());
+    }
+    let mut edges: Vec<i32> = rows.iter().flat_map(|row| &row.places).map(|place| place.right).collect();
+    edges.sort_unstable();
+    edges.dedup_by(|next, edge| *next - *edge <= NEAR);
+    let mut table = DocxTable::default();
+    for Row { texts, places, is_head } in rows {
+        table.begin_row();
+        if is_head {
+            table.make_row_head();
+        }
+        let mut begun = 0;
+        for (index, (text, place)) in texts.into_iter().zip(&places).enumerate() {
+            if place.is_merged && index > 0 {
+                continue;
+            }
+            let merged = places[index + 1..].iter().take_while(|next| next.is_merged).last();
+            let right = merged.map_or(place.right, |last| last.right);
+            let end = edges.partition_point(|edge| *edge <= right).max(begun + 1);
+            table.begin_cell();
+            table.span_columns(end - begun);
+            place.rows.into_iter().for_each(|rows| table.merge_rows(rows));
+            table.text().into_iter().for_each(|cell| cell.clone_from(&text));
+            begun = end;
+        }
+    }
+    table.finish()
 }
 
 /// The styles called `heading 1` and so on, from 0: each is a group of the style sheet that ends with its name.
@@ -299,5 +373,19 @@ mod tests {
                 Kind::Paragraph("Ende".to_owned()),
             ]
         );
+    }
+
+    #[test]
+    fn merged_cells_of_tables_are_kept() {
+        let rtf = br"{\rtf1\ansi\trowd\trhdr\clvmgf\cellx1000\clmgf\cellx2000\clmrg\cellx3000\pard\intbl Part\cell Size\cell\cell\row
+            \trowd\clvmrg\cellx1010\cellx2000\cellx3000\pard\intbl\cell mm\cell inch\cell\row
+            \trowd\cellx2000\cellx3000\pard\intbl Rod\cell 1\cell\row\pard}";
+        let blocks = super::read(rtf).unwrap().blocks;
+        let Kind::Table(table) = &blocks[0].content else { panic!("{blocks:?}") };
+        assert_eq!(table.rows, [["Part", "Size", ""], ["", "mm", "inch"], ["Rod", "", "1"]]);
+        let merged = table.cells.iter().filter(|cell| cell.row_span * cell.col_span > 1);
+        let merged: Vec<_> =
+            merged.map(|cell| (cell.row, cell.column, cell.row_span, cell.col_span)).collect();
+        assert_eq!(merged, [(0, 0, 2, 1), (0, 1, 1, 2), (2, 0, 1, 2)]);
     }
 }

@@ -1,6 +1,7 @@
 //! Tables without rules: rows whose words stand below each other.
 
 mod table;
+mod text;
 
 use std::ops::Range;
 
@@ -9,6 +10,7 @@ use signalbox_pdf::Area;
 use self::table::Table;
 use super::{
     alignment::{self, Column, Row, median},
+    flow::Usual,
     hyphens::Words,
     line::Line,
 };
@@ -39,8 +41,8 @@ pub(crate) struct Beside {
 }
 
 /// The tables in `rows`, from top to bottom.
-pub(crate) fn find(rows: &[Vec<Line>], known: &Words) -> Vec<Found> {
-    let rows: Vec<Row<'_>> = rows.iter().map(|row| Row::of(row.iter())).collect();
+pub(crate) fn find(rows: &[Vec<Line>], known: &Words, usual: Usual) -> Vec<Found> {
+    let rows: Vec<Row<'_>> = rows.iter().map(|row| text::known(Row::of(row.iter()), usual)).collect();
     let fill = |table: Table<'_>| {
         let cells = table.fill(&rows, known);
         Found { tables: apart(cells, &table.columns), rows: table.rows }
@@ -92,7 +94,7 @@ fn tables<'a>(rows: &[Row<'a>]) -> Vec<Table<'a>> {
     let mut found = Vec::new();
     let mut at = 0;
     while at < rows.len() {
-        if rows[at].is_divided() {
+        if rows[at].is_divided() && !rows[at].is_title {
             let run = run(rows, at);
             at = run.end;
             search(rows, run, DEPTH, &mut found);
@@ -108,7 +110,7 @@ fn run(rows: &[Row<'_>], start: usize) -> Range<usize> {
     let (mut last, mut spanning) = (start, 0);
     for at in start + 1..rows.len() {
         let row = &rows[at];
-        if !is_near(&rows[at - 1], row) {
+        if !is_near(&rows[at - 1], row) || row.is_title || text::is_edge_of_listing(rows, at) {
             break;
         }
         if row.is_divided() {
@@ -144,6 +146,7 @@ fn search<'a>(rows: &[Row<'a>], run: Range<usize>, depth: usize, found: &mut Vec
     };
     let are_two = depth > 0 && widest >= DIVIDES && (has_more(run.start..at) || has_more(at..run.end));
     let table = if are_two { None } else { Table::of(rows, run.clone(), columns) };
+    let table = table.filter(|table| table.has_numbers() || !text::is_justified(rows, &run));
     if let Some(mut table) = table {
         table.extend(rows, found.last().map_or(0, |before| before.rows.end));
         found.push(table);
@@ -199,13 +202,15 @@ pub(super) mod tests {
         line::gather(words)
     }
 
+    const USUAL: Usual = Usual { size: 10.0, leading: 1.2, bold: false, mono: false };
+
     fn rows(sketch: &str, mono: bool) -> Vec<Vec<Line>> {
         line::rows(line::join_level(pieces(sketch, mono), 1.0))
     }
 
     /// The rows of the one table in `sketch`, with `|` between cells.
     fn table(sketch: &str) -> Vec<String> {
-        let found = find(&rows(sketch, false), &Words::default());
+        let found = find(&rows(sketch, false), &Words::default(), USUAL);
         assert_eq!(found.len(), 1, "one table");
         let [table] = found[0].tables.as_slice() else { panic!("several beside each other") };
         table.cells.iter().map(|row| row.join("|")).collect()
@@ -337,7 +342,7 @@ Age        People      Age        People      Age        People
 2 years     3,270      5 years     3,163      8 years     3,395
 3 years     3,224      6 years     3,109
 ";
-        let found = find(&rows(sketch, false), &Words::default());
+        let found = find(&rows(sketch, false), &Words::default(), USUAL);
         let tables: Vec<Vec<String>> = found[0]
             .tables
             .iter()
@@ -374,7 +379,7 @@ Water         Mr. Brown, north
 Air           Mrs. Green, south
 Steam         Mr. White, west
 ";
-        let found = find(&rows(sketch, false), &Words::default());
+        let found = find(&rows(sketch, false), &Words::default(), USUAL);
         let widths: Vec<usize> = found.iter().map(|found| found.tables[0].cells[0].len()).collect();
         assert_eq!(widths, [3, 2]);
     }
@@ -392,9 +397,53 @@ let bcd = 2;        // the second
 let e = 3;          // the third one
 ";
         for (sketch, mono) in [(list, false), (listing, true), (PROSE, false)] {
-            let found = find(&rows(sketch, mono), &Words::default());
+            let found = find(&rows(sketch, mono), &Words::default(), USUAL);
             assert!(found.is_empty(), "{:?}", found[0].tables[0].cells);
         }
+    }
+
+    #[test]
+    fn listing_with_numbers_is_a_table_only_where_all_text_looks_like_it() {
+        let listing = "
+-rw-r--r--    1 root     root       512    bar
+-rw-r--r--    2 root     root      1024    baz
+-rw-r--r--    1 admin    users       77    foo
+";
+        let found = |usual: Usual| find(&rows(listing, true), &Words::default(), usual).len();
+        assert_eq!((found(USUAL), found(Usual { mono: true, ..USUAL })), (0, 1));
+    }
+
+    #[test]
+    fn justified_lines_of_a_paragraph_are_no_table() {
+        let text = "
+Alternatively,    one may      add the    users of it
+its groups by     a line in    a file     that is here
+read when they log in with a name that is known here
+";
+        assert!(find(&rows(text, false), &Words::default(), USUAL).is_empty());
+        let lines: Vec<&str> = text.trim_matches('\n').lines().take(2).collect();
+        assert_eq!(
+            find(&rows(&lines.join("\n"), false), &Words::default(), USUAL).len(),
+            1,
+            "without the rest"
+        );
+    }
+
+    #[test]
+    fn titles_are_no_rows() {
+        let sketch = "
+2.1      Links     of     files
+Pump          1990        12
+Valve         1991         7
+Hose          1992        31
+";
+        let mut rows = rows(sketch, false);
+        for line in &mut rows[0] {
+            (line.size, line.bold) = (12.0, true);
+            line.words.iter_mut().for_each(|word| (word.style.size, word.style.bold) = (12.0, true));
+        }
+        let found = find(&rows, &Words::default(), USUAL);
+        assert_eq!((found.len(), found[0].rows.clone()), (1, 1..4));
     }
 
     #[test]

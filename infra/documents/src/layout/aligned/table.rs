@@ -25,6 +25,8 @@ const HEAD: usize = 2;
 const HEAD_LINES: usize = 8;
 /// Divided rows of a table that may lie across columns of text.
 const SURE: usize = 4;
+/// How many rows of a listing are its lines.
+const LISTING: f32 = 0.8;
 /// Letters of a line of running text, how many of them start within a sentence, and how much of their column they fill.
 const PROSE_LETTERS: f32 = 25.0;
 const PROSE_STARTS: f32 = 0.4;
@@ -94,7 +96,10 @@ impl<'a> Table<'a> {
         let count: usize = full.iter().map(|row| filled(row)).sum();
         let letters: usize = full.iter().flat_map(|row| row.iter()).map(Cell::letters).sum();
         let is_filled = count as f32 >= FILLED * (full.len() * width) as f32;
-        let is_code = rows[table.rows.clone()].iter().all(|row| row.mono) && !table.has_numbers();
+        let own = &rows[table.rows.clone()];
+        let listing = own.iter().filter(|row| row.is_listing).count() as f32;
+        let is_code =
+            (own.iter().all(|row| row.mono) && !table.has_numbers()) || listing >= LISTING * own.len() as f32;
         let is_prose = (0..width).all(|column| table.is_prose(column));
         let is_table = is_filled && (letters as f32) < LETTERS * count as f32 && !is_code && !is_prose;
         is_table.then_some(table)
@@ -112,7 +117,7 @@ impl<'a> Table<'a> {
     }
 
     /// Whether a column behind the first one has mostly numbers.
-    fn has_numbers(&self) -> bool {
+    pub(super) fn has_numbers(&self) -> bool {
         (1..self.columns.len()).any(|column| {
             let numbers = self.column(column).filter(|cell| cell.is_numeric).count();
             numbers > 1 && 2 * numbers > self.column(column).count()
@@ -140,6 +145,7 @@ impl<'a> Table<'a> {
             let (left, right) = row.extent();
             let edges = (self.columns[1].0 - row.size, self.columns[self.columns.len() - 1].1 + row.size);
             let is_head = self.columns.len() > 2
+                && !row.is_title
                 && !row.is_divided()
                 && edges.0 <= left
                 && right <= edges.1
