@@ -20,6 +20,7 @@ import time
 import bombs as hostile
 import others
 import pdfs
+import peers
 import places
 import score
 import tables
@@ -272,7 +273,7 @@ def overhead(program, material):
     path = material.books[0]
     document = path.read_bytes()
     with Service(program, material.folder) as service:
-        client = Client(service)
+        client = Client(service.port)
         times = [client.extract(path.name, document)[2] for _ in range(ONE_PAGE_CALLS)]
         bare = float(run([sys.executable, "-c", PYPDFIUM_CALLS, path, ONE_PAGE_CALLS]).stdout)
     own = statistics.median(times)
@@ -286,7 +287,7 @@ def bombs(program, material):
     path = material.books[0]
     document = path.read_bytes()
     with Service(program, material.folder) as service:
-        others, attacker = Client(service), Client(service)
+        others, attacker = Client(service.port), Client(service.port)
         alone = [others.extract(path.name, document)[2] for _ in range(ONE_PAGE_CALLS)]
         beside, failed, peaks, ended = [], [], {}, threading.Event()
 
@@ -329,7 +330,7 @@ def memory(program, material):
         watching = threading.Thread(target=watch)
         watching.start()
         for form in ("markdown", "json"):
-            status, _, seconds = Client(service).extract(path.name, path.read_bytes(), f"output_format={form}")
+            status, _, seconds = Client(service.port).extract(path.name, path.read_bytes(), f"output_format={form}")
             print(f"    {page_count([path])} pages as {form}: {status} after {seconds:.2f} s", flush=True)
         ended.set()
         watching.join()
@@ -338,22 +339,28 @@ def memory(program, material):
 
 def documents_of_others(program, material):
     """Documents made by others (corpus.tsv). WORKING_SET=1 prints the documents of the working set that lack most words."""
-    show = os.environ.get("WORKING_SET") == "1"
-    found = others.read_all(program, material.folder.parent, CORES, show)
+    found = others.read_all(program, material.folder.parent)
+    if os.environ.get("WORKING_SET") == "1":
+        for one in [one for one in found.worst if one["set"] == "working" and one["words"] > 20 and one["share"] < 0.985]:
+            print(f"    {one['share']:.3f} of {one['words']} words, {one['threes']:.3f} of threes  {one['document']}: {' '.join(one['missing'])}")
     for kind, figures, own in (("json", found.whole, "against everything"), ("text", found.without_heads, "without repeated heads")):
         for set_, least in (("working", {}), ("judging", {"words": 0.985, "threes": 0.96})):
+            if not figures[set_].documents:
+                continue
             for unit, name in (("words", "words"), ("threes", "sequences of three words")):
                 report(f"{name} of {kind} {own}, {set_} set", figures[set_].share(unit, "own"), "", least=least.get(unit))
-                for peer in others.PEERS:
+                for peer in peers.PEERS:
                     report(f"  the same of {peer}", figures[set_].share(unit, peer), "")
     for kind, figures in sorted(found.kinds.items()):
         for unit in ("words", "threes"):
-            peer = max(others.PEERS, key=lambda name: figures.share(unit, name))
-            report(f"{unit} of documents with {kind}", figures.share(unit, "own"), "", peer, figures.share(unit, peer))
+            peer = max(peers.PEERS, key=lambda name: figures.share(unit, name))
+            report(f"{unit} of {figures.documents} documents with {kind}", figures.share(unit, "own"), "", peer, figures.share(unit, peer))
     if found.fields:
-        share = {name: count / found.fields["all"] for name, count in found.fields.items() if name != "all"}
-        peer = max(others.PEERS, key=lambda name: share.get(name, 0.0))
-        report("words in fields of forms", share.get("own", 0.0), "", peer, share.get(peer, 0.0), least=1.0)
+        share = {name: found.fields[name] / found.fields["all"] for name in ("own", *peers.PEERS)}
+        peer = max(peers.PEERS, key=share.get)
+        name = f"words of {found.fields['all']} in fields of {found.fields['documents']} forms"
+        report(name, share["own"], "", peer, share[peer], least=1.0)
+    print("    slowest: " + "; ".join(f"{seconds:.1f} s {name}" for seconds, name in found.slowest), flush=True)
     for reason, names in sorted(found.wrong.items()):
         print(f"    {reason}: " + "; ".join(names[:20]), flush=True)
     report(f"documents of {found.documents} that failed or are empty", sum(map(len, found.wrong.values())), "", most=0)
@@ -394,11 +401,19 @@ def tables_without_rules(program, material):
 
 
 def places_and_forms(program, material):
-    """Places of words by pdfplumber, and DoclingDocument by docling-core, of every tenth document of the judging set."""
-    figures, refused, worst = places.check(program, material.folder.parent, int(os.environ.get("EVERY", "10")))
-    for lost, words, path in worst:
-        print(f"    {lost} of {words} words  {path}")
-    report(f"words of {figures['words']} where pdfplumber reads them", figures["read"] / max(1, figures["words"]), "", least=0.995)
+    """Places of words by pdfplumber, and DoclingDocument by docling-core, of every tenth document of the judging set. WORKING_SET=1
+    takes those of the working set, and prints words that pdfplumber reads otherwise."""
+    works = os.environ.get("WORKING_SET") == "1"
+    figures, refused, worst = places.check(program, material.folder.parent, int(os.environ.get("EVERY", "10")), not works)
+    for both, one, words, document, lost in worst if works else worst[:15]:
+        print(f"    {one} of {words} words, {both} by both  {document.sha256[:8]} {document.path}")
+        for word in lost[:6] if works else ():
+            print(f"        {word}")
+    # A word that another reader reads in our box, and pdfplumber does not, stands there: values of fields and notes, of which
+    # pdfplumber reads nothing, and letters that it has no Unicode for.
+    words, otherwise = figures["words"], figures["read by PyMuPDF"]
+    report(f"words of {words}, {figures['files']} files, where pdfplumber reads them", figures["read"] / max(1, words), "")
+    report(f"  without {otherwise} that PyMuPDF reads there", figures["read"] / max(1, words - otherwise), "", least=0.995)
     for reason in refused:
         print(f"    {reason}")
     report(f"documents of {figures['documents']} that docling-core refuses", len(refused), "", most=0)

@@ -1,9 +1,9 @@
 """Kinds of PDFs that are measured apart: forms, text from right to left, and text in columns."""
 import json
-import subprocess
 import sys
 
-SECONDS = 60
+import peers
+
 # Letters from right to left, of all letters of a document, at least.
 FROM_RIGHT = 0.3
 # Pages with two columns, of all pages with text, at least.
@@ -30,15 +30,8 @@ print(json.dumps({"values": "\\n".join(values), "right": right / max(1, len(lett
 
 def of(document):
     """The kinds of a document and the values of its fields, kept beside it."""
-    kept = document.file.with_suffix(".kinds.json")
-    if not kept.exists():
-        try:
-            found = subprocess.run([sys.executable, "-c", FIND, document.file], capture_output=True, timeout=SECONDS)
-            text = found.stdout.decode().strip().splitlines()[-1] if found.returncode == 0 else "{}"
-        except subprocess.TimeoutExpired:
-            text = "{}"
-        kept.write_text(text)
-    known = json.loads(kept.read_text())
+    found = peers.kept(document, ".kinds.txt", [sys.executable, "-c", FIND, document.file]).strip().splitlines()
+    known = json.loads(found[-1] if found else "{}")
     tests = {"forms": known.get("values"), "right to left": known.get("right", 0) >= FROM_RIGHT,
              "columns": known.get("columns", 0) >= COLUMNS}
     return {"kinds": [kind for kind, is_one in tests.items() if is_one], "values": known.get("values", "")}

@@ -5,32 +5,21 @@ name their header and footer, is compared with all of it. Plain text, which has 
 without the lines that repeat at the edge of three and more pages, after their first.
 """
 import collections
-import concurrent.futures
 import json
 import os
 import re
-import subprocess
-import sys
 import unicodedata
 
 import corpus
 import kinds
+import peers
 from service import Client, Service
 
-PEER_SECONDS = 120
 # A document that takes longer hangs: the service's own limit is 120 s.
 SLOW_SECONDS = 150
-PYMUPDF = "import sys, pymupdf\nfor page in pymupdf.open(sys.argv[1]): sys.stdout.write(page.get_text(sort=False))"
-PYPDFIUM = """
-import sys, pypdfium2
-for page in pypdfium2.PdfDocument(sys.argv[1]): sys.stdout.write(page.get_textpage().get_text_range() + "\\n")
-"""
-PEERS = {
-    "pdftotext": lambda file: ["pdftotext", "-enc", "UTF-8", file, "-"],
-    "pymupdf": lambda file: [sys.executable, "-c", PYMUPDF, file],
-    "pypdfium2": lambda file: [sys.executable, "-c", PYPDFIUM, file],
-}
 HYPHEN = re.compile(r"(?<=\w)(\u00ad|[-\u2010\ufffe\x02])\s*\n\s*(?=[a-zà-ÿ])")
+# Whether a hyphen at the end of a line belongs to its word is not written in a file, so no hyphen between letters counts.
+INNER_HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u2010\u2011](?=[a-zà-ÿ])")
 WORD = re.compile(r"\w+")
 # Lines at the upper and lower edge of a page that may be a running head, and pages on which such a line has to stand.
 EDGE_LINES, EDGE_PAGES = 3, 3
@@ -38,25 +27,12 @@ EDGE_LINES, EDGE_PAGES = 3, 3
 
 def words(text):
     """Words in lower case, in order, however lines divide them."""
-    return WORD.findall(unicodedata.normalize("NFKC", HYPHEN.sub("", text).replace("\u00ad", "")).lower())
+    text = INNER_HYPHEN.sub("", HYPHEN.sub("", text).replace("\u00ad", ""))
+    return WORD.findall(unicodedata.normalize("NFKC", text).lower())
 
 
 def threes(found):
     return list(zip(found, found[1:], found[2:]))
-
-
-def peer_text(name, document):
-    """The text that a peer reads, kept beside the document: it does not change."""
-    kept = document.file.with_suffix(f".{name}.txt")
-    if not kept.exists():
-        try:
-            read = subprocess.run(PEERS[name](document.file), capture_output=True, timeout=PEER_SECONDS,
-                                  env={**os.environ, "PYTHONIOENCODING": "utf-8:ignore"})
-            text = read.stdout.decode(errors="ignore") if read.returncode == 0 else ""
-        except subprocess.TimeoutExpired:
-            text = ""
-        kept.write_text(text)
-    return kept.read_text()
 
 
 def outline(line):
@@ -112,21 +88,31 @@ class Figures:
     def __init__(self):
         self.found = {"words": collections.Counter(), "threes": collections.Counter()}
         self.all = collections.Counter()
+        self.documents = 0
 
-    def add(self, texts, peers):
+    def add(self, texts):
+        """Counts what each of the texts has of what two peers agree on."""
         for unit, parts in (("words", words), ("threes", lambda text: threes(words(text)))):
             bags = {name: collections.Counter(parts(text)) for name, text in texts.items()}
-            truth = agreed([bags[name] for name in peers])
+            truth = agreed([bags[name] for name in peers.PEERS])
             self.all[unit] += truth.total()
             for name, bag in bags.items():
                 self.found[unit][name] += (bag & truth).total()
+        self.documents += 1
+        return self
+
+    def join(self, other):
+        self.all += other.all
+        self.documents += other.documents
+        for unit in self.found:
+            self.found[unit] += other.found[unit]
 
     def share(self, unit, name):
         return self.found[unit][name] / max(1, self.all[unit])
 
 
 class Findings:
-    """Figures of the corpus, and what was wrong with the answers."""
+    """Figures of documents, and what was wrong with the answers."""
 
     def __init__(self):
         sets = ("working", "judging")
@@ -134,49 +120,68 @@ class Findings:
         self.kinds = collections.defaultdict(Figures)
         self.fields = collections.Counter()
         self.wrong = collections.defaultdict(list)
+        # Each with the share of words that was found, words, and words that are missing.
+        self.worst = []
+        # Each with seconds and name.
+        self.slowest = []
         self.documents = 0
 
+    def join(self, other):
+        for set_ in self.whole:
+            self.whole[set_].join(other.whole[set_])
+            self.without_heads[set_].join(other.without_heads[set_])
+        for kind, figures in other.kinds.items():
+            self.kinds[kind].join(figures)
+        for reason, names in other.wrong.items():
+            self.wrong[reason] += names
+        self.fields += other.fields
+        self.worst += other.worst
+        self.slowest = sorted(self.slowest + other.slowest, reverse=True)[:10]
+        self.documents += other.documents
 
-def read_all(program, folder, cores, show_working_set=False):
+
+def read_all(program, folder):
     """Figures of both sets, and the names of documents by what was wrong with their answers."""
     found = corpus.documents(os.environ.get("CORPUS", folder / "corpus"))
-    every = int(os.environ.get("EVERY", "1"))
+    every, only = int(os.environ.get("EVERY", "1")), os.environ.get("ONLY")
     found = [document for document in found if int(document.sha256[:8], 16) % every == 0]
+    if only:
+        found = [document for document in found if ("judging" if corpus.is_judged(document) else "working") == only]
     findings = Findings()
-    findings.documents = len(found)
-
-    def one(document):
-        peers = {name: peer_text(name, document) for name in PEERS} if document.file.suffix == ".pdf" else {}
-        name, content = document.path.rsplit("/", 1)[-1], document.file.read_bytes()
-        client, answers, longest = Client(service), [], 0.0
-        try:
-            for form in ("json", "plaintext") if peers else ("plaintext",):
-                status, answer, seconds = client.extract(name, content, f"output_format={form}")
-                longest = max(longest, seconds)
-                if status != 200:
-                    return document, status, "", "", longest, peers
-                answers.append(all_text(answer) if form == "json" else answer["content"])
-        except OSError:
-            return document, 0, "", "", 0.0, peers
-        return document, 200, answers[0], answers[-1], longest, peers
-
-    with Service(program, folder) as service, concurrent.futures.ThreadPoolExecutor(cores) as pool:
-        for document, status, whole, plain, seconds, peers in pool.map(one, found):
-            name = f"{document.repository} {document.path}"
-            note_wrong(findings.wrong, name, status, seconds, plain, peers)
-            if status == 200 and peers:
-                compare(findings, document, whole, plain, peers)
-                if show_working_set and not corpus.is_judged(document):
-                    alone = Figures()
-                    alone.add({"own": whole, **peers}, list(PEERS))
-                    if alone.all["words"] > 20 and alone.share("words", "own") < 0.97:
-                        lost = alone.all["words"] - alone.found["words"]["own"]
-                        print(f"    {alone.share('words', 'own'):.3f} of {alone.all['words']} words, {lost} lost  {name}")
+    with Service(program, folder) as service:
+        for one in peers.compared(read, found, service):
+            findings.join(one)
+    findings.worst.sort(key=lambda one: one["share"])
     return findings
 
 
-def note_wrong(wrong, name, status, seconds, text, peers):
-    has_text = any(words(peer) for peer in peers.values())
+def read(document_and_port):
+    """The findings of one document, read by the service at a port."""
+    document, port = document_and_port
+    findings, name = Findings(), f"{document.repository} {document.path}"
+    findings.documents = 1
+    texts = {peer: peers.text(document, peer) for peer in peers.PEERS} if document.file.suffix == ".pdf" else {}
+    client, content, answers, longest = Client(port, SLOW_SECONDS), document.file.read_bytes(), [], 0.0
+    try:
+        for form in ("json", "plaintext") if texts else ("plaintext",):
+            status, answer, seconds = client.extract(document.path.rsplit("/", 1)[-1], content, f"output_format={form}")
+            longest = max(longest, seconds)
+            if status != 200:
+                break
+            text = all_text(answer) if form == "json" else answer["content"]
+            answers.append(text[:peers.MOST_LETTERS])
+    except OSError:
+        status = 0
+    findings.slowest = [(longest, name)]
+    whole, plain = (answers[0], answers[-1]) if status == 200 else ("", "")
+    note_wrong(findings.wrong, name, status, longest, plain, texts)
+    if status == 200 and texts:
+        compare(findings, document, whole, plain, texts)
+    return findings
+
+
+def note_wrong(wrong, name, status, seconds, text, texts):
+    has_text = any(words(peer) for peer in texts.values())
     if status == 0 or status >= 500:
         wrong[f"status {status}" if status else "no answer"].append(name)
     elif seconds > SLOW_SECONDS:
@@ -185,18 +190,30 @@ def note_wrong(wrong, name, status, seconds, text, peers):
         wrong["empty where a peer finds text" if status == 200 else f"status {status} where a peer finds text"].append(name)
 
 
-def compare(findings, document, whole, plain, peers):
+def compare(findings, document, whole, plain, texts):
     set_ = "judging" if corpus.is_judged(document) else "working"
-    findings.whole[set_].add({"own": whole, **peers}, list(PEERS))
-    heads = running_heads(peers["pdftotext"])
-    texts = {name: without_repetitions(text, heads) for name, text in peers.items()}
-    findings.without_heads[set_].add({"own": plain, **texts}, list(PEERS))
+    alone = Figures().add({"own": whole, **texts})
+    findings.whole[set_].join(alone)
+    heads = running_heads(texts["pdftotext"])
+    findings.without_heads[set_].add({"own": plain, **{name: without_repetitions(text, heads) for name, text in texts.items()}})
+    findings.worst += [described(document, set_, alone, whole, texts)] if alone.all["words"] else []
+    known = kinds.of(document)
     if set_ == "judging":
-        known = kinds.of(document)
         for kind in known["kinds"]:
-            findings.kinds[kind].add({"own": whole, **peers}, list(PEERS))
+            findings.kinds[kind].join(alone)
         values = collections.Counter(words(known["values"]))
         if values:
+            findings.fields["documents"] += 1
             findings.fields["all"] += values.total()
-            for name, text in {"own": whole, **peers}.items():
+            for name, text in {"own": whole, **texts}.items():
                 findings.fields[name] += (collections.Counter(words(text)) & values).total()
+
+
+def described(document, set_, figures, whole, texts):
+    """How much of a document is missing; of the working set, also some of the words."""
+    one = {"document": f"{document.sha256[:8]} {document.repository} {document.path}", "set": set_,
+           "share": figures.share("words", "own"), "threes": figures.share("threes", "own"), "words": figures.all["words"]}
+    if set_ == "working":
+        truth = agreed([collections.Counter(words(text)) for text in texts.values()])
+        one["missing"] = [word for word, _ in (truth - collections.Counter(words(whole))).most_common(12)]
+    return one

@@ -48,7 +48,7 @@ class Service:
 
     def answers(self):
         try:
-            return Client(self).get("/readyz") == 200
+            return Client(self.port).get("/readyz") == 200
         except OSError:
             return False
 
@@ -67,10 +67,10 @@ class Service:
 
 
 class Client:
-    """One connection to a service."""
+    """One connection to the service at a port."""
 
-    def __init__(self, service):
-        self.connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=300)
+    def __init__(self, port, seconds=300):
+        self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=seconds)
 
     def get(self, path):
         self.connection.request("GET", path)

@@ -104,7 +104,7 @@ def read_all(program, folder, show_working_set=False):
             if described is None or plumbed is None:
                 continue
             edges, plumbed = plumbed
-            status, answer, _ = Client(service).extract("table.pdf", document.file.read_bytes(), "output_format=json")
+            status, answer, _ = Client(service.port).extract("table.pdf", document.file.read_bytes(), "output_format=json")
             blocks = json.loads(answer["content"])["blocks"] if status == 200 else []
             found = {"own": lambda page: [block["metadata"]["rows"] for block in blocks
                                           if block["block_type"] == "table" and block["page"] == page],

@@ -13,7 +13,8 @@ import unicodedata
 import lxml.html
 from rapidfuzz.distance import Indel
 
-from others import HYPHEN, PEERS
+from others import HYPHEN
+from peers import PEERS
 from service import Client, Service
 
 LIST = pathlib.Path(__file__).with_name("twins.tsv")
@@ -155,7 +156,7 @@ def measure(program, folder):
         for book in books(folder / "twins"):
             text, headings, items, cells = truth(book)
             content = book.pdf.read_bytes()
-            answers = {form: Client(service).extract("book.pdf", content, f"output_format={form}") for form in ("json", "plaintext")}
+            answers = {form: Client(service.port).extract("book.pdf", content, f"output_format={form}") for form in ("json", "plaintext")}
             if any(status != 200 for status, _, _ in answers.values()):
                 yield {"book": book.name, "failed": answers["json"][1]}
                 continue

@@ -26,11 +26,13 @@ mod gaps;
 mod info;
 mod layer;
 mod library;
+mod look;
 mod objects;
 mod page;
 pub mod scripts;
 #[cfg(test)]
 mod testing;
+mod units;
 mod words;
 
 pub use annotations::{Annotations, Field, FieldValue};

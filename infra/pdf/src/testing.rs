@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use crate::Library;
+use crate::{Library, Word};
 
 type Work = Box<dyn FnOnce(&Library) + Send>;
 
@@ -61,11 +61,12 @@ pub(crate) fn pdf(content: &str, annotations: &str, fields: &str, more: &[&str])
     file.into_bytes()
 }
 
-/// The texts of the words on the page of [`pdf`].
+/// The words on the page of [`pdf`].
+pub(crate) fn words(bytes: Vec<u8>) -> Vec<Word> {
+    with_library(|library| library.open(bytes).unwrap().page(0).unwrap().words().unwrap())
+}
+
+/// Their texts.
 pub(crate) fn texts(bytes: Vec<u8>) -> Vec<String> {
-    with_library(|library| {
-        let document = library.open(bytes).unwrap();
-        let words = document.page(0).unwrap().words().unwrap();
-        words.into_iter().map(|word| word.text).collect()
-    })
+    words(bytes).into_iter().map(|word| word.text).collect()
 }

@@ -11,20 +11,17 @@ use crate::{
     Page,
     direction::{self, Letter},
     frame::Frame,
-    gaps,
+    gaps, look,
     scripts::{self, Run},
+    units::letter,
 };
 
-/// PDFium's character for the hyphen at the end of a line, which may be joined with the next line.
-const LINE_HYPHEN: u32 = 0x02;
-const SOFT_HYPHEN: u32 = 0xAD;
 const LINE_FEED: u32 = 0x0A;
-/// Bits of the font flags, ISO 32000-1 table 123.
-const FIXED_PITCH: c_int = 1;
-const ITALIC: c_int = 1 << 6;
-const FORCE_BOLD: c_int = 1 << 18;
-/// A weight from which on a font is bold, as in CSS.
-const BOLD: c_int = 600;
+/// A box that is lower than this is that of the ink; a line of text reaches so far above and below the baseline. In sizes of
+/// the font.
+const LOW: f32 = 0.6;
+const ABOVE: f32 = 0.75;
+const BELOW: f32 = 0.25;
 /// Words of a page at most; what is more is left out.
 pub const MAX_WORDS: usize = 200_000;
 
@@ -108,6 +105,7 @@ pub(crate) fn read(page: &Page<'_>) -> Option<Vec<Word>> {
         frame: page.frame,
         fonts: HashMap::new(),
         styled: (std::ptr::null_mut(), Style::default()),
+        leader: None,
     };
     let words = reader.read();
     // SAFETY: closed once, before the page.
@@ -123,6 +121,8 @@ struct Reader<'a> {
     fonts: HashMap<*mut c_void, (bool, bool, bool)>,
     /// The piece of text whose style was asked last, and its style.
     styled: (*mut c_void, Style),
+    /// The piece of text that the dot before is of, and where PDFium says that it stands.
+    leader: Option<(*mut c_void, (f64, f64))>,
 }
 
 impl Open {
@@ -261,7 +261,9 @@ impl Reader<'_> {
             let (of, origin) = (self.object(index), self.origin(index));
             if of != object {
                 let next = self.style(of);
-                if is_elsewhere(before, style, origin, next) && part.letters > 0 {
+                let is_apart =
+                    is_elsewhere(before, style, origin, next) || (letter == '.' && self.starts_leader(index));
+                if is_apart && part.letters > 0 {
                     scripts::set(&mut part.text, &std::mem::take(&mut runs));
                     let part = std::mem::take(&mut part);
                     let first = self.object(part.first);
@@ -290,6 +292,14 @@ impl Reader<'_> {
     /// Ends a word whose letters stand beside each other. Words that are set close together have no space between them for
     /// PDFium; a gap that is wider than the others parts them, while letters that are spaced evenly stay one word.
     fn close_piece(&mut self, piece: Open, object: *mut c_void, words: &mut Vec<Word>) {
+        if piece.text == "." && self.continues_leader(piece.first, object) {
+            let area = self.letter_area(piece.first);
+            if let Some(leader) = words.last_mut().filter(|word| word.text.bytes().all(|byte| byte == b'.')) {
+                leader.text.push('.');
+                leader.area = leader.area.union(&area);
+                return;
+            }
+        }
         let style = self.style(object);
         let ends = self.ends_of_words(&piece, style);
         if ends.is_empty() {
@@ -305,6 +315,23 @@ impl Reader<'_> {
             }
         }
         words.push(self.word(part.text, part.first, part.last, object));
+    }
+
+    /// Whether a dot of a leader follows, whose places are made up: the text that a file gives for a piece of text stands at one
+    /// place for PDFium, which divides the area of the piece among its letters.
+    fn starts_leader(&self, index: c_int) -> bool {
+        // SAFETY: as in `read`.
+        let unit = |index| unsafe { self.calls.FPDFText_GetUnicode(self.text.cast(), index) };
+        unit(index + 1) == u32::from(' ')
+            && unit(index + 2) == u32::from('.')
+            && self.object(index) == self.object(index + 2)
+            && self.origin(index) == self.origin(index + 2)
+    }
+
+    /// Whether a dot belongs to the leader of the dot before. The leader is one word: it is somewhere, its dots are not.
+    fn continues_leader(&mut self, dot: c_int, object: *mut c_void) -> bool {
+        let at = Some((object, self.origin(dot)));
+        std::mem::replace(&mut self.leader, at) == at
     }
 
     /// The gaps between the letters of `piece`, in sizes of its font.
@@ -344,7 +371,12 @@ impl Reader<'_> {
         }
         let origin = self.origin(first);
         let (_, baseline) = self.frame.seen(origin.0 as f32, origin.1 as f32);
-        Word { text, area, baseline, style: self.style(object), confidence: None }
+        let style = self.style(object);
+        if !style.turned && area.height() < LOW * style.size {
+            area.top = area.top.min(baseline - ABOVE * style.size);
+            area.bottom = area.bottom.max(baseline + BELOW * style.size);
+        }
+        Word { text, area, baseline, style, confidence: None }
     }
 
     fn object(&self, index: c_int) -> *mut c_void {
@@ -389,30 +421,12 @@ impl Reader<'_> {
         };
         let (bold, italic, mono) = match self.fonts.get(&font) {
             Some(known) => *known,
-            None => *self.fonts.entry(font).or_insert(look_of(self.calls, font)),
+            None => *self.fonts.entry(font).or_insert(look::of(self.calls, font)),
         };
         // A page that is turned is read turned back.
         let (x, y) = (self.frame.seen(a, b), self.frame.seen(0.0, 0.0));
         let (along, across) = (x.0 - y.0, x.1 - y.1);
         Style { size: size * c.hypot(d), bold, italic, mono, turned: along <= across.abs() }
-    }
-}
-
-/// The letter that `unit` of UTF-16 or UTF-32 completes; none for spaces and what cannot be seen.
-fn letter(unit: u32, high: &mut Option<u32>) -> Option<char> {
-    match unit {
-        LINE_HYPHEN => Some('-'),
-        SOFT_HYPHEN => Some('\u{AD}'),
-        0xD800..=0xDBFF => {
-            *high = Some(unit);
-            None
-        }
-        0xDC00..=0xDFFF => {
-            let high = high.take()?;
-            char::from_u32(0x1_0000 + ((high - 0xD800) << 10) + (unit - 0xDC00))
-        }
-        0xFFFE | 0xFFFF => None,
-        _ => char::from_u32(unit).filter(|letter| !letter.is_whitespace() && !letter.is_control()),
     }
 }
 
@@ -428,30 +442,9 @@ fn is_elsewhere(from: (f64, f64), style: Style, to: (f64, f64), next: Style) -> 
     across > 0.6 * size || along > 3.0 * size
 }
 
-fn look_of(calls: &dyn PdfiumLibraryBindings, font: *mut c_void) -> (bool, bool, bool) {
-    if font.is_null() {
-        return (false, false, false);
-    }
-    let mut name = [0_u8; 256];
-    // SAFETY: the font belongs to the open page; the buffer is as long as said.
-    let (flags, weight) = unsafe {
-        calls.FPDFFont_GetBaseFontName(font.cast(), name.as_mut_ptr().cast(), name.len() as _);
-        (calls.FPDFFont_GetFlags(font.cast()), calls.FPDFFont_GetWeight(font.cast()))
-    };
-    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-    let name = String::from_utf8_lossy(name).to_ascii_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    let (flags, weight) = (flags.max(0), weight.max(0));
-    (
-        weight >= BOLD || flags & FORCE_BOLD != 0 || says(&["bold", "black", "heavy", "demi"]),
-        flags & ITALIC != 0 || says(&["italic", "oblique"]),
-        flags & FIXED_PITCH != 0 || says(&["mono", "courier", "consol"]),
-    )
-}
-
 #[cfg(test)]
 mod tests {
-    use crate::testing::{pdf, texts};
+    use crate::testing::{pdf, texts, words};
 
     /// The words of a line whose pieces are apart by `gap` thousandths of the size, with `spacing` points between letters.
     fn line(pieces: &[&str], gap: i32, spacing: f32) -> Vec<String> {
@@ -475,6 +468,16 @@ mod tests {
         let text = "BT /F 12 Tf 50 700 Td (10) Tj /F 7 Tf 5 Ts (6) Tj /F 12 Tf 0 Ts ( H) Tj /F 7 Tf -3 Ts (2) Tj /F 12 Tf 0 Ts \
             (O 1) Tj /F 7 Tf 5 Ts (st) Tj ET";
         assert_eq!(texts(pdf(text, "", "", &[])), ["10⁶", "H₂O", "1st"]);
+    }
+
+    #[test]
+    fn dots_of_a_leader_with_text_of_its_own_are_one_word_as_high_as_its_line() {
+        let leader = "/Span<</ActualText(. . . .)>>BDC ( . . . . ) Tj EMC";
+        let text = format!("BT /F 10 Tf 50 700 Td (Title) Tj {leader} ( 12) Tj ET");
+        let words = words(pdf(&text, "", "", &[]));
+        let texts: Vec<_> = words.iter().map(|word| word.text.as_str()).collect();
+        assert_eq!(texts, ["Title", "....", "12"]);
+        assert!((words[1].area.top - 92.5).abs() < 0.1 && (words[1].area.bottom - 102.5).abs() < 0.1);
     }
 
     #[test]

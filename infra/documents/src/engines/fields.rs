@@ -18,7 +18,7 @@ pub(super) fn add(fields: &[Field], words: &mut Vec<Word>) {
             FieldValue::Ticked(ticked) => {
                 // A box shows a mark of its font: a cross, a check, a bullet.
                 words.retain(|word| !is_inside(word, field.area) || word.text.chars().count() > 1);
-                words.extend(typed(if *ticked { TICKED } else { EMPTY }, field.area));
+                words.push(mark(*ticked, field.area));
             }
             FieldValue::Text(value) => {
                 let letters =
@@ -40,6 +40,17 @@ pub(super) fn add(fields: &[Field], words: &mut Vec<Word>) {
                 }
             }
         }
+    }
+}
+
+/// The mark of a box or button, which is as large as its field; a wide field has it at its left.
+fn mark(is_ticked: bool, area: Area) -> Word {
+    Word {
+        text: (if is_ticked { TICKED } else { EMPTY }).to_owned(),
+        area: Area { right: area.right.min(area.left + area.height()), ..area },
+        baseline: area.bottom - 0.2 * area.height(),
+        style: Style { size: area.height().clamp(1.0, SIZE), ..Style::default() },
+        confidence: None,
     }
 }
 
@@ -113,5 +124,12 @@ mod tests {
             add(&[Field { area: AREA, value }], &mut words);
             assert_eq!(words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>(), after);
         }
+    }
+
+    #[test]
+    fn a_mark_is_as_large_as_its_box() {
+        let mut words = Vec::new();
+        add(&[Field { area: AREA, value: FieldValue::Ticked(true) }], &mut words);
+        assert_eq!(words[0].area, Area { right: 114.0, ..AREA });
     }
 }

@@ -125,6 +125,7 @@ fn content(page: &Page<'_>, index: usize, may_recognise: bool) -> Result<PageRea
     words.truncate(MAX_WORDS);
     let annotations = page.annotations();
     fields::add(&annotations.fields, &mut words);
+    let beside = take_beside(&mut words, page.width(), page.height());
     let objects = page.objects();
     let letters: usize = words.iter().map(readable_letters).sum();
     let needs_recognition = may_recognise && letters < FEW_LETTERS && objects.is_visible;
@@ -138,6 +139,7 @@ fn content(page: &Page<'_>, index: usize, may_recognise: bool) -> Result<PageRea
         width: page.width(),
         height: page.height(),
         words,
+        beside,
         rules: objects.rules,
         images: objects.images,
         figures: Vec::new(),
@@ -153,6 +155,21 @@ fn content(page: &Page<'_>, index: usize, may_recognise: bool) -> Result<PageRea
         page.find_figures(&objects.shapes);
     }
     Ok(PageReading { page, needs_recognition, finest_dpi: objects.finest_dpi, is_cut })
+}
+
+/// Takes out words beside the page, which are not seen: a printer's notes, and numbers of lines. If most words stand there,
+/// the page is a cutting of text that is meant.
+fn take_beside(words: &mut Vec<Word>, width: f32, height: f32) -> Vec<Word> {
+    let is_seen = |word: &Word| {
+        let area = word.area;
+        area.right > 0.0 && area.left < width && area.bottom > 0.0 && area.top < height
+    };
+    if words.iter().filter(|word| !is_seen(word)).count() > words.len() / 2 {
+        return Vec::new();
+    }
+    let (seen, beside) = std::mem::take(words).into_iter().partition(is_seen);
+    *words = seen;
+    beside
 }
 
 /// Comments that the page does not show: many repeat what they mark.
@@ -179,5 +196,36 @@ impl From<PdfError> for Failure {
             PdfError::Library { .. } => Self::unavailable("the PDF engine is not installed"),
             other => Self::corrupt(other.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use signalbox_pdf::{Area, Style};
+
+    use super::*;
+
+    fn word(text: &str, left: f32, top: f32) -> Word {
+        let area = Area { left, top, right: left + 20.0, bottom: top + 10.0 };
+        Word { text: text.to_owned(), area, baseline: top + 8.0, style: Style::default(), confidence: None }
+    }
+
+    #[test]
+    fn words_beside_the_page_are_taken_out_unless_they_are_most_of_it() {
+        let all = vec![
+            word("Seen", 10.0, 10.0),
+            word("31", 110.0, 10.0),
+            word("too", 90.0, 30.0),
+            word("Proof", 10.0, 101.0),
+        ];
+        let mut words = all.clone();
+        let beside = take_beside(&mut words, 100.0, 100.0);
+        assert_eq!(
+            (words, beside),
+            (vec![all[0].clone(), all[2].clone()], vec![all[1].clone(), all[3].clone()])
+        );
+        let mut words = all[1..].to_vec();
+        assert_eq!(take_beside(&mut words, 100.0, 100.0), []);
+        assert_eq!(words.len(), 3);
     }
 }

@@ -209,7 +209,7 @@ impl<'a> Builder<'a> {
         let mut lines = group.lines.clone();
         let size = lines[0].size;
         let words = &mut lines[0].words;
-        words.remove(0);
+        let marker_text = words.remove(0).text;
         // An inner list at the start of its item has its marker beside the outer one.
         while words.len() > 1 && marker::marker(&words[0].text) == Some(Marker::Bullet) {
             left = words.remove(0).area.left;
@@ -217,19 +217,21 @@ impl<'a> Builder<'a> {
         let mut text = String::new();
         lines.iter().for_each(|line| self.known.append(&mut text, &line.text()));
         let number = if let Marker::Number(number) = marker { Some(number) } else { None };
+        let is_plain = number.is_some_and(|number| marker_text == format!("{number}."));
+        let marker = Some(marker_text).filter(|_| number.is_some() && !is_plain);
         if let Some(Draft { content: Content::List { ordered, items }, markers, is_open, places, .. }) =
             self.drafts.last_mut()
         {
             let level = level_of(markers, left);
             // Another kind of marker at the outermost level starts another list.
             if level > 0 || *ordered == number.is_some() {
-                items.push(Item { level, number, text, ..Item::default() });
+                items.push(Item { level, number, marker, text });
                 *is_open = group.is_full;
                 BlockPlace::add(places, place);
                 return;
             }
         }
-        let items = vec![Item { number, text, ..Item::default() }];
+        let items = vec![Item { level: 0, number, marker, text }];
         let content = Content::List { ordered: number.is_some(), items };
         let markers = vec![left];
         let draft = Draft::new(self.page, content, size, Some(place));

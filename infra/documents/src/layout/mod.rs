@@ -44,6 +44,8 @@ pub struct PageContent {
     pub height: f32,
     /// In the order of the file.
     pub words: Vec<Word>,
+    /// Words beside the page, which are in its footer.
+    pub beside: Vec<Word>,
     /// Lines drawn.
     pub rules: Vec<Rule>,
     /// Where images are.
@@ -157,7 +159,12 @@ pub fn analyse(mut pages: Vec<PageContent>) -> Layout {
             builder.paragraph(note.clone(), None);
         }
     }
-    let margins = margins.into_iter().map(|margins| (margins.header, margins.footer)).collect();
+    let beside = pages.iter_mut().map(|page| line::gather(std::mem::take(&mut page.beside)));
+    let with_beside = |(mut margins, beside): (margins::Margins, Vec<Line>)| {
+        margins.footer.extend(beside.iter().map(Line::text));
+        (margins.header, margins.footer)
+    };
+    let margins = margins.into_iter().zip(beside).map(with_beside).collect();
     Layout { blocks: builder.finish(), margins }
 }
 
