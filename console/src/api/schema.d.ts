@@ -1091,8 +1091,8 @@ export interface paths {
         put: operations["update_event"];
         post?: never;
         /**
-         * Delete an event; its datapoints stay, unless `values=true` deletes them for good. Rules on it are disabled, which clears their
-         *     alarms.
+         * Delete an event; its datapoints stay, unless `values=true` deletes them for good, also of an event that was deleted before. Rules
+         *     on it are disabled, which clears their alarms.
          */
         delete: operations["delete_event"];
         options?: never;
@@ -1804,7 +1804,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a plugin instance with its channel mappings, and the events that it created and that no other instance maps, unless
-         *     `keep_events=true`. Rules on those events are disabled; their datapoints stay.
+         *     `keep_events=true`. Rules on those events are disabled; their datapoints stay, unless `values=true` deletes them for good.
          */
         delete: operations["delete_plugin_instance"];
         options?: never;
@@ -4442,7 +4442,7 @@ export interface components {
          * @description Kind of an event of the log. Kinds are added, and never removed.
          * @enum {string}
          */
-        LogEventType: "agent_connected" | "agent_created" | "agent_deleted" | "agent_described" | "agent_disconnected" | "agent_token_created" | "agent_token_revoked" | "agent_updated" | "agent_warning_changed" | "agent_went_offline" | "alarm_acknowledged" | "alarm_announced" | "alarm_cleared" | "alarm_fired" | "alarm_started" | "alarm_unacknowledged" | "api_token_controller_noted" | "api_token_created" | "api_token_revoked" | "attempts_begun" | "attempts_ended" | "callback_queued" | "channel_created" | "channel_deleted" | "channel_mapped" | "channel_mapping_removed" | "channel_mapping_updated" | "channel_updated" | "contact_created" | "contact_deleted" | "contact_updated" | "dashboard_created" | "dashboard_deleted" | "dashboard_restored" | "dashboard_updated" | "deliveries_queued" | "deliveries_requeued" | "experiment_deleted" | "experiment_renamed" | "experiment_started" | "experiment_stopped" | "extraction_advanced" | "extraction_begun" | "extraction_cancelled" | "extraction_completed" | "extraction_deleted" | "extraction_discarded" | "extraction_failed" | "extraction_given_back" | "extraction_input_removed" | "extraction_released" | "extraction_result_expired" | "extraction_retried" | "extraction_submitted" | "files_staged" | "firmware_apply_requested" | "firmware_bundle_added" | "firmware_claimed" | "firmware_completed" | "firmware_created" | "firmware_deleted" | "firmware_downloaded" | "firmware_failed" | "firmware_files_removed" | "firmware_rollback_failed" | "firmware_rollback_requested" | "firmware_rolled_back" | "firmware_verified" | "health_changed" | "job_created" | "job_deleted" | "job_firing_skipped" | "job_updated" | "late_report_received" | "log_entry_edited" | "log_entry_marked" | "log_entry_written" | "message_queued" | "plugin_instance_created" | "plugin_instance_deleted" | "plugin_instance_reported" | "plugin_instance_updated" | "plugin_package_installed" | "plugin_package_uninstalled" | "reading_reported" | "rule_created" | "rule_deleted" | "rule_silenced" | "rule_triggered" | "rule_updated" | "session_ended" | "session_renewed" | "session_started" | "staged_bytes_deleted" | "transfer_cancelled" | "transfer_completed" | "transfer_deleted" | "transfer_dispatched" | "transfer_failed" | "transfer_progressed" | "transfer_requested" | "transfer_requeued" | "transfer_staged" | "user_created" | "user_deleted" | "user_email_changed" | "user_identity_linked" | "user_identity_removed" | "user_password_changed" | "user_renamed" | "user_role_changed" | "webhook_created" | "webhook_deleted" | "webhook_replay_advanced" | "webhook_replay_requested" | "webhook_updated" | "widget_added" | "widget_removed" | "widget_updated";
+        LogEventType: "agent_connected" | "agent_created" | "agent_deleted" | "agent_described" | "agent_disconnected" | "agent_token_created" | "agent_token_revoked" | "agent_updated" | "agent_warning_changed" | "agent_went_offline" | "alarm_acknowledged" | "alarm_announced" | "alarm_cleared" | "alarm_fired" | "alarm_started" | "alarm_unacknowledged" | "api_token_controller_noted" | "api_token_created" | "api_token_revoked" | "attempts_begun" | "attempts_ended" | "callback_queued" | "channel_created" | "channel_deleted" | "channel_mapped" | "channel_mapping_removed" | "channel_mapping_updated" | "channel_updated" | "channel_values_deleted" | "contact_created" | "contact_deleted" | "contact_updated" | "dashboard_created" | "dashboard_deleted" | "dashboard_restored" | "dashboard_updated" | "deliveries_queued" | "deliveries_requeued" | "experiment_deleted" | "experiment_renamed" | "experiment_started" | "experiment_stopped" | "extraction_advanced" | "extraction_begun" | "extraction_cancelled" | "extraction_completed" | "extraction_deleted" | "extraction_discarded" | "extraction_failed" | "extraction_given_back" | "extraction_input_removed" | "extraction_released" | "extraction_result_expired" | "extraction_retried" | "extraction_submitted" | "files_staged" | "firmware_apply_requested" | "firmware_bundle_added" | "firmware_claimed" | "firmware_completed" | "firmware_created" | "firmware_deleted" | "firmware_downloaded" | "firmware_failed" | "firmware_files_removed" | "firmware_rollback_failed" | "firmware_rollback_requested" | "firmware_rolled_back" | "firmware_verified" | "health_changed" | "job_created" | "job_deleted" | "job_firing_skipped" | "job_updated" | "late_report_received" | "log_entry_edited" | "log_entry_marked" | "log_entry_written" | "message_queued" | "plugin_instance_created" | "plugin_instance_deleted" | "plugin_instance_reported" | "plugin_instance_updated" | "plugin_package_installed" | "plugin_package_uninstalled" | "reading_reported" | "rule_created" | "rule_deleted" | "rule_silenced" | "rule_triggered" | "rule_updated" | "session_ended" | "session_renewed" | "session_started" | "staged_bytes_deleted" | "transfer_cancelled" | "transfer_completed" | "transfer_deleted" | "transfer_dispatched" | "transfer_failed" | "transfer_progressed" | "transfer_requested" | "transfer_requeued" | "transfer_staged" | "user_created" | "user_deleted" | "user_email_changed" | "user_identity_linked" | "user_identity_removed" | "user_password_changed" | "user_renamed" | "user_role_changed" | "webhook_created" | "webhook_deleted" | "webhook_replay_advanced" | "webhook_replay_requested" | "webhook_updated" | "widget_added" | "widget_removed" | "widget_updated";
         /** @description A piece of the log. */
         LogEventsOut: {
             /** @description Entries of this page. */
@@ -6955,7 +6955,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description The service failed; its log has the reason under the request's id. */
+            /** @description The service failed; its log has the reason under the request's id. The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -7201,7 +7201,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description The service failed; its log has the reason under the request's id. */
+            /** @description The service failed; its log has the reason under the request's id. The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -8480,7 +8480,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description The service failed; its log has the reason under the request's id. */
+            /** @description The service failed; its log has the reason under the request's id. The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -8756,7 +8756,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description The service failed; its log has the reason under the request's id. */
+            /** @description The service failed; its log has the reason under the request's id. The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -9145,7 +9145,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description The service failed; its log has the reason under the request's id. */
+            /** @description The service failed; its log has the reason under the request's id. The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -9490,7 +9490,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description The service failed; its log has the reason under the request's id. */
+            /** @description The service failed; its log has the reason under the request's id. The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -9825,7 +9825,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description The service failed; its log has the reason under the request's id. */
+            /** @description The service failed; its log has the reason under the request's id. The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -11627,7 +11627,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -11889,7 +11889,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -12748,7 +12748,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -13021,7 +13021,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -13410,7 +13410,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -13557,7 +13557,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -13697,7 +13697,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -15416,7 +15416,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -15669,7 +15669,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -15693,8 +15693,8 @@ export interface operations {
         parameters: {
             query?: {
                 /**
-                 * @description Whether its datapoints and their aggregates are deleted, too: for good, within seconds where nothing else is removed; false if
-                 *     absent.
+                 * @description Whether its datapoints and their aggregates are deleted, too: for good, within seconds where nothing else is removed. An event
+                 *     that was deleted before is found by its id. False if absent.
                  */
                 values?: boolean;
             };
@@ -16007,7 +16007,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -16244,7 +16244,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -19402,7 +19402,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -19638,7 +19638,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -19899,7 +19899,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -20923,7 +20923,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -21922,7 +21922,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -21947,6 +21947,8 @@ export interface operations {
             query?: {
                 /** @description Whether the events that the instance created stay; false if absent. */
                 keep_events?: boolean;
+                /** @description Whether the datapoints of those that are deleted, and their aggregates, are deleted, too: for good; false if absent. */
+                values?: boolean;
             };
             header?: {
                 /** @description ETag of the version that the change is meant for */
@@ -22297,7 +22299,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -22436,7 +22438,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -23213,7 +23215,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -23664,7 +23666,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -24216,7 +24218,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -24589,7 +24591,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -24928,7 +24930,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -25178,7 +25180,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -25584,7 +25586,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -26121,7 +26123,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -27316,7 +27318,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
