@@ -428,6 +428,10 @@ fn is_elsewhere(from: (f64, f64), style: Style, to: (f64, f64), next: Style) -> 
     across > 0.6 * size || along > 3.0 * size
 }
 
+/// Parts of the names of fonts whose letters are of one width. Those of TeX do not say so otherwise.
+const TYPEWRITERS: &[&str] =
+    &["mono", "courier", "consol", "typewriter", "cursor", "nimbusmon", "cmtt", "xtt", "xbtt"];
+
 fn look_of(calls: &dyn PdfiumLibraryBindings, font: *mut c_void) -> (bool, bool, bool) {
     if font.is_null() {
         return (false, false, false);
@@ -445,7 +449,7 @@ fn look_of(calls: &dyn PdfiumLibraryBindings, font: *mut c_void) -> (bool, bool,
     (
         weight >= BOLD || flags & FORCE_BOLD != 0 || says(&["bold", "black", "heavy", "demi"]),
         flags & ITALIC != 0 || says(&["italic", "oblique"]),
-        flags & FIXED_PITCH != 0 || says(&["mono", "courier", "consol"]),
+        flags & FIXED_PITCH != 0 || says(TYPEWRITERS),
     )
 }
 
