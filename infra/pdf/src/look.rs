@@ -11,6 +11,10 @@ const FORCE_BOLD: c_int = 1 << 18;
 /// A weight from which on a font is bold, as in CSS.
 const BOLD: c_int = 600;
 
+/// Parts of the names of fonts whose letters are of one width. Those of TeX do not say so otherwise.
+const TYPEWRITERS: &[&str] =
+    &["mono", "courier", "consol", "typewriter", "cursor", "nimbusmon", "cmtt", "xtt", "xbtt"];
+
 /// Whether the letters of an open page's font are bold, italic, and of equal width.
 pub(crate) fn of(calls: &dyn PdfiumLibraryBindings, font: *mut c_void) -> (bool, bool, bool) {
     if font.is_null() {
@@ -29,6 +33,6 @@ pub(crate) fn of(calls: &dyn PdfiumLibraryBindings, font: *mut c_void) -> (bool,
     (
         weight >= BOLD || flags & FORCE_BOLD != 0 || says(&["bold", "black", "heavy", "demi"]),
         flags & ITALIC != 0 || says(&["italic", "oblique"]),
-        flags & FIXED_PITCH != 0 || says(&["mono", "courier", "consol"]),
+        flags & FIXED_PITCH != 0 || says(TYPEWRITERS),
     )
 }

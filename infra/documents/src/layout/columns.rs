@@ -16,6 +16,8 @@ const FILLED: f32 = 0.55;
 const LETTERS: usize = 14;
 /// Lines on both sides of a gutter whose baselines usually differ by more, in sizes of the font, are not cells of one table.
 const UNLEVEL: f32 = 0.1;
+/// How far apart lines of one paragraph are, at most, in sizes of the font.
+const CLOSE: f32 = 1.5;
 /// Lines beside a picture for text to run around it.
 const BESIDE: usize = 2;
 /// Columns within columns.
@@ -172,7 +174,7 @@ fn find_gutter(pieces: &[&Piece], gutters: &Gutters) -> Option<f32> {
         for (from, to) in strips(&cover, allowed, least) {
             let middle = left + (from + to) / 2.0;
             let known = gutters.0.iter().any(|gutter| (gutter - middle).abs() < size);
-            if is_between_columns(pieces, &lines, middle, known) {
+            if is_between_columns(pieces, &lines, middle, known) && !is_within_text(&lines, middle) {
                 let merit = (is_unlevel(&lines, middle), to - from);
                 if best.is_none_or(|(_, most)| merit > most) {
                     best = Some((middle, merit));
@@ -202,6 +204,32 @@ fn is_unlevel(lines: &[&Line], gutter: f32) -> bool {
         })
         .collect();
     distances.len() >= LINES && median(distances.into_iter()) > UNLEVEL
+}
+
+/// Whether lines that have a gap at `gutter` are justified ones of paragraphs, whose other lines lie across.
+fn is_within_text(lines: &[&Line], gutter: f32) -> bool {
+    let mut sorted = lines.to_vec();
+    sorted.sort_by(|one, other| one.baseline.total_cmp(&other.baseline));
+    let near = |line: &Line, distance: f32| {
+        let from = sorted.partition_point(|other| other.baseline < line.baseline - distance);
+        let to = sorted.partition_point(|other| other.baseline <= line.baseline + distance);
+        sorted[from..to.max(from)].iter().copied()
+    };
+    let (mut parted, mut within) = (0, 0);
+    for left in lines.iter().filter(|line| line.area.right <= gutter) {
+        let size = left.size.max(1.0);
+        let beside = |other: &&Line| other.area.left >= gutter && other.is_level_with(left);
+        let Some(right) = near(left, size).find(beside) else { continue };
+        let is_same_text = |other: &Line| {
+            crosses(&other.area, gutter)
+                && (other.size - left.size).abs() < 0.1 * size
+                && ((other.area.left - left.area.left).abs() < size
+                    || (other.area.right - right.area.right).abs() < size)
+        };
+        parted += 1;
+        within += usize::from(near(left, CLOSE * size).any(is_same_text));
+    }
+    2 * within > parted
 }
 
 /// Strips of at least `least` points that at most `allowed` lines cross.
@@ -322,6 +350,19 @@ Oregon       2,842.3    3,421.4      20.4
         let texts: Vec<String> = regions.iter().map(text).collect();
         assert_eq!(texts.len(), 2, "{texts:?}");
         assert!(texts[0].contains("20.4") && !texts[0].contains("census"), "{texts:?}");
+    }
+
+    #[test]
+    fn justified_lines_are_not_parted_by_the_gutter_of_another_page() {
+        let sketch = "
+and so it is
+you have to set the  name of it in      the file that the packages read all
+as described in the text, or otherwise your mail is rejected by the next one
+ready
+done now
+";
+        let pieces = pieces(sketch, false).into_iter().map(Piece::Line).collect();
+        assert_eq!(regions(pieces, &mut Gutters(vec![111.0])).len(), 1);
     }
 
     #[test]

@@ -27,6 +27,8 @@ const BESIDE_WORDS: usize = 6;
 /// Level rules that end together, at least, where a table has no rule at its side, and how far that is from the next column.
 const OPEN_RULES: usize = 3;
 const OPEN: f32 = 12.0;
+/// Lines that stand beside each other between two rules of such a table: they are rows of their own.
+const ROWS_WITHIN: usize = 5;
 
 /// A table, and where it is.
 #[derive(Debug, Clone)]
@@ -42,20 +44,12 @@ pub(crate) fn take(rules: &[Rule], words: &mut Vec<Word>, known: &Words) -> Vec<
     let free: Vec<Word> =
         words.iter().filter(|word| !grids.iter().any(|grid| grid.holds(word))).cloned().collect();
     for grid in grids {
-        let (inside, outside) =
-            std::mem::take(words).into_iter().partition::<Vec<Word>, _>(|word| grid.holds(word));
-        let filled =
-            if grid.is_part_of_rows(&inside, &free) { Err(inside) } else { grid.fill(inside, known) };
-        match filled {
-            Ok(table) => {
-                *words = outside;
-                found.push(table);
-            }
-            Err(inside) => {
-                *words = outside;
-                words.extend(inside);
-            }
-        }
+        let table = grid.take(words, &free, known).or_else(|| {
+            let closed = grid.without_open_sides()?;
+            let free: Vec<Word> = words.iter().filter(|word| !closed.holds(word)).cloned().collect();
+            closed.take(words, &free, known)
+        });
+        found.extend(table);
     }
     found
 }
@@ -67,9 +61,49 @@ struct Grid {
     /// Of the level ones, from the top.
     rows: Vec<f32>,
     rules: Vec<Rule>,
+    /// Whether there is no rule at the left and at the right.
+    is_open: (bool, bool),
 }
 
 impl Grid {
+    /// The table, and its words out of `words`; `free` are those of no grid.
+    fn take(&self, words: &mut Vec<Word>, free: &[Word], known: &Words) -> Option<Found> {
+        let (inside, outside) =
+            std::mem::take(words).into_iter().partition::<Vec<Word>, _>(|word| self.holds(word));
+        *words = outside;
+        let filled = if self.is_part_of_rows(&inside, free) { Err(inside) } else { self.fill(inside, known) };
+        match filled {
+            Ok(table) => Some(table),
+            Err(inside) => {
+                words.extend(inside);
+                None
+            }
+        }
+    }
+
+    /// The part that has a rule at each side; none if it is the whole, or nothing is left.
+    fn without_open_sides(&self) -> Option<Self> {
+        let (left, right) = self.is_open;
+        let (from, to) = (usize::from(left), self.columns.len() - usize::from(right));
+        let columns = self.columns.get(from..to).filter(|columns| columns.len() > 1)?.to_vec();
+        let (rows, rules) = (self.rows.clone(), self.rules.clone());
+        (left || right).then_some(Self { columns, rows, rules, is_open: (false, false) })
+    }
+
+    /// Whether a row has many lines that stand in several columns: it is a whole table, whose rows have no rules between them.
+    fn has_rows_within(&self, cells: &[Vec<Word>]) -> bool {
+        let width = self.columns.len() - 1;
+        cells.chunks(width).any(|row| {
+            let lines = row.iter().map(|cell| baselines(cell.iter()));
+            let high: Vec<Vec<f32>> = lines.filter(|lines| lines.len() >= ROWS_WITHIN).collect();
+            let is_common = |line: &&f32| {
+                high.iter().filter(|lines| lines.iter().any(|other| (*line - other).abs() <= LEVEL)).count()
+                    > 1
+            };
+            high.iter().any(|lines| lines.iter().filter(is_common).count() >= ROWS_WITHIN)
+        })
+    }
+
     fn area(&self) -> Area {
         let edge =
             |places: &[f32]| (places.first().copied().unwrap_or(0.0), places.last().copied().unwrap_or(0.0));
@@ -107,10 +141,12 @@ impl Grid {
             let x = x.min(word.area.left + word.style.size);
             cells[slot(&self.rows, y) * width + slot(&self.columns, x)].push(word);
         }
+        let has_sides = self.is_open == (false, false);
         let filled = cells.iter().filter(|cell| !cell.is_empty()).count();
         let is_used = |column: &usize| cells.iter().skip(*column).step_by(width).any(|cell| !cell.is_empty());
         let is_one_column = (0..width).filter(is_used).count() < 2;
-        if filled < 2 || is_one_column || (filled as f32) < FILLED * cells.len() as f32 {
+        let is_no_grid = filled < 2 || is_one_column || (filled as f32) < FILLED * cells.len() as f32;
+        if is_no_grid || (!has_sides && self.has_rows_within(&cells)) {
             return Err(cells.into_iter().flatten().collect());
         }
         let merged = spans::find(&self.columns, &self.rows, &self.rules, &mut cells);
@@ -166,19 +202,22 @@ fn grids(rules: &[Rule]) -> Vec<Grid> {
             (0..rules.len()).filter(|other| root(&group, *other) == index).map(|other| &rules[other]);
         let (level, upright): (Vec<&Rule>, Vec<&Rule>) = members.partition(|rule| rule.level);
         let (rows, mut columns) = (places(&level), places(&upright));
-        add_open_sides(&level, &mut columns);
+        let is_open = add_open_sides(&level, &mut columns);
         let cells = rows.len().saturating_sub(1) * columns.len().saturating_sub(1);
         if (2..=MAX_CELLS).contains(&cells) {
             let rules = level.into_iter().chain(upright).copied().collect();
-            found.push(Grid { columns, rows, rules });
+            found.push(Grid { columns, rows, rules, is_open });
         }
     }
     found
 }
 
-/// Adds the sides of a table that has rules between its columns only: level ones end there.
-fn add_open_sides(level: &[&Rule], columns: &mut Vec<f32>) {
-    let (Some(first), Some(last)) = (columns.first().copied(), columns.last().copied()) else { return };
+/// Adds the sides of a table that has rules between its columns only: level ones end there. Returns whether there is one at the left
+/// and at the right.
+fn add_open_sides(level: &[&Rule], columns: &mut Vec<f32>) -> (bool, bool) {
+    let (Some(first), Some(last)) = (columns.first().copied(), columns.last().copied()) else {
+        return (false, false);
+    };
     let shared = |ends: Vec<f32>| {
         let together = |end: &f32| ends.iter().filter(|other| (*end - **other).abs() <= NEAR).count();
         let enough = OPEN_RULES.max(level.len() / 2);
@@ -186,8 +225,11 @@ fn add_open_sides(level: &[&Rule], columns: &mut Vec<f32>) {
     };
     let left = shared(level.iter().map(|rule| rule.from).collect());
     let right = shared(level.iter().map(|rule| rule.to).collect());
-    columns.splice(..0, left.filter(|left| first - left >= OPEN));
-    columns.extend(right.filter(|right| right - last >= OPEN));
+    let left = left.filter(|left| first - left >= OPEN);
+    let right = right.filter(|right| right - last >= OPEN);
+    columns.splice(..0, left);
+    columns.extend(right);
+    (left.is_some(), right.is_some())
 }
 
 fn root(group: &[usize], mut index: usize) -> usize {
@@ -289,6 +331,17 @@ mod tests {
         let mut rules: Vec<Rule> = rules.into_iter().filter(frame).collect();
         rules.push(Rule { level: true, at: 700.0, from: 200.0, to: 400.0 });
         assert!(take(&rules, &mut rows(&[210.0, 310.0]), &Words::default()).is_empty());
+    }
+
+    #[test]
+    fn lines_between_rules_at_the_head_and_the_foot_are_rows_of_their_own() {
+        let level = [100.0, 120.0, 220.0, 240.0].map(|at| Rule { level: true, at, from: 200.0, to: 400.0 });
+        let upright = Rule { level: false, at: 300.0, from: 100.0, to: 240.0 };
+        let rules: Vec<Rule> = level.into_iter().chain([upright]).collect();
+        let row = |at: f32| [word("word", 210.0, at), word("12", 310.0, at)];
+        let mut words: Vec<Word> = (0..10).flat_map(|line| row(114.0 + 13.0 * line as f32)).collect();
+        assert!(take(&rules, &mut words, &Words::default()).is_empty());
+        assert_eq!(words.len(), 20);
     }
 
     #[test]

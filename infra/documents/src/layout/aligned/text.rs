@@ -7,7 +7,7 @@ use super::super::{alignment::Row, flow::Usual};
 /// How many letters of a line of a listing are of one width: it may have signs of other fonts.
 const LISTING: f32 = 0.8;
 /// Rows that may be justified lines of text, how near the next line is, by how much its size may differ, and how much of their
-/// width it takes.
+/// width one above takes.
 const JUSTIFIED: usize = 3;
 const CLOSE: f32 = 1.4;
 const SAME: f32 = 0.05;
@@ -34,21 +34,25 @@ pub(super) fn is_edge_of_listing(rows: &[Row<'_>], at: usize) -> bool {
 
 /// Whether `run` has few rows and a line of text without gaps above or below: they are justified lines of one paragraph.
 pub(super) fn is_justified(rows: &[Row<'_>], run: &Range<usize>) -> bool {
-    let before = run.start.checked_sub(1).and_then(|at| rows.get(at));
-    let is_next_to =
-        |inner: &Row<'_>, outer: Option<&Row<'_>>| outer.is_some_and(|outer| is_one_text(inner, outer));
+    let above = run.start.checked_sub(1).and_then(|at| rows.get(at));
+    let (first, last) = (&rows[run.start], &rows[run.end - 1]);
+    let is_full = |line: &&Row<'_>| length(line) >= FLUSH * length(first);
     run.len() <= JUSTIFIED
-        && (is_next_to(&rows[run.start], before) || is_next_to(&rows[run.end - 1], rows.get(run.end)))
+        && (above.filter(is_full).is_some_and(|line| is_one_text(first, line))
+            || rows.get(run.end).is_some_and(|line| is_one_text(last, line) && last.count_under(line) > 1))
+}
+
+fn length(row: &Row<'_>) -> f32 {
+    let (left, right) = row.extent();
+    right - left
 }
 
 /// Whether `line`, which has no gaps, is a line of the paragraph whose justified line is `row`.
 fn is_one_text(row: &Row<'_>, line: &Row<'_>) -> bool {
-    let ((left, right), (begun, ended)) = (row.extent(), line.extent());
     let size = row.size.max(1.0);
     !line.is_divided()
         && (line.baseline - row.baseline).abs() <= CLOSE * size
         && (line.size - row.size).abs() < SAME * size
         && line.bold == row.bold
-        && (begun - left).abs() < size
-        && ended - begun >= FLUSH * (right - left)
+        && (line.extent().0 - row.extent().0).abs() < size
 }
