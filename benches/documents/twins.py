@@ -123,7 +123,10 @@ def truth(book):
 
 def f1(expected, found):
     expected, found = collections.Counter(expected), collections.Counter(found)
-    return 2 * (expected & found).total() / max(1, expected.total() + found.total())
+    # A book without tables, where none was found.
+    if not expected and not found:
+        return 1.0
+    return 2 * (expected & found).total() / (expected.total() + found.total())
 
 
 def share(expected, found):
