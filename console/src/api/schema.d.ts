@@ -3715,6 +3715,8 @@ export interface components {
              * @description When it was last changed.
              */
             updated_at: string;
+            /** @description The first 20, each of 300 characters at most. */
+            warnings: string[];
         };
         /** @description Documents with options of their jobs. */
         ExtractionJobsIn: {
@@ -17201,7 +17203,8 @@ export interface operations {
                      *           "size_bytes": 1,
                      *           "started_at": null,
                      *           "status": "queued",
-                     *           "updated_at": "2026-03-01T09:30:00Z"
+                     *           "updated_at": "2026-03-01T09:30:00Z",
+                     *           "warnings": []
                      *         },
                      *         {
                      *           "attempts": 0,
@@ -17235,7 +17238,8 @@ export interface operations {
                      *           "size_bytes": 1,
                      *           "started_at": null,
                      *           "status": "queued",
-                     *           "updated_at": "2026-03-01T09:30:00Z"
+                     *           "updated_at": "2026-03-01T09:30:00Z",
+                     *           "warnings": []
                      *         }
                      *       ],
                      *       "has_next": false,
@@ -17272,7 +17276,8 @@ export interface operations {
                      *           "size_bytes": 1,
                      *           "started_at": null,
                      *           "status": "queued",
-                     *           "updated_at": "2026-03-01T09:30:00Z"
+                     *           "updated_at": "2026-03-01T09:30:00Z",
+                     *           "warnings": []
                      *         },
                      *         {
                      *           "attempts": 0,
@@ -17306,7 +17311,8 @@ export interface operations {
                      *           "size_bytes": 1,
                      *           "started_at": null,
                      *           "status": "queued",
-                     *           "updated_at": "2026-03-01T09:30:00Z"
+                     *           "updated_at": "2026-03-01T09:30:00Z",
+                     *           "warnings": []
                      *         }
                      *       ],
                      *       "page": 1,
@@ -17810,7 +17816,8 @@ export interface operations {
                      *       "size_bytes": 1,
                      *       "started_at": null,
                      *       "status": "queued",
-                     *       "updated_at": "2026-03-01T09:30:00Z"
+                     *       "updated_at": "2026-03-01T09:30:00Z",
+                     *       "warnings": []
                      *     }
                      */
                     "application/json": components["schemas"]["ExtractionJobOut"];
@@ -17929,7 +17936,8 @@ export interface operations {
                      *       "size_bytes": 1,
                      *       "started_at": null,
                      *       "status": "cancelled",
-                     *       "updated_at": "2026-03-01T09:30:00Z"
+                     *       "updated_at": "2026-03-01T09:30:00Z",
+                     *       "warnings": []
                      *     }
                      */
                     "application/json": components["schemas"]["ExtractionJobOut"];
@@ -18287,7 +18295,8 @@ export interface operations {
                      *       "size_bytes": 1,
                      *       "started_at": null,
                      *       "status": "cancelled",
-                     *       "updated_at": "2026-03-01T09:30:00Z"
+                     *       "updated_at": "2026-03-01T09:30:00Z",
+                     *       "warnings": []
                      *     }
                      */
                     "application/json": components["schemas"]["ExtractionJobOut"];

@@ -62,7 +62,7 @@ pub struct ExtractionJobRow {
     pub cached: bool,
     /// How long the last attempt took.
     pub milliseconds: Option<i64>,
-    /// What could not be done, in sentences.
+    /// Sentences on what could not be done.
     pub warnings: Vec<String>,
     /// Whether the document is in the blob store.
     pub input_kept: bool,

@@ -89,7 +89,7 @@ pub struct ExtractionResult {
     pub cached: bool,
     /// From the beginning of the attempt.
     pub milliseconds: u64,
-    /// What could not be done, in sentences; see [`bounded_warnings`].
+    /// Sentences on what could not be done; see [`bounded_warnings`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }

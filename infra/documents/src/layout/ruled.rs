@@ -88,7 +88,7 @@ impl Grid {
         (left || right).then_some(Self { columns, rows, rules, is_open: (false, false) })
     }
 
-    /// Whether more lines stand beside each other in all cells of a row than there are rows: it has rows without rules between them.
+    /// Whether more lines stand beside each other in every cell of a row than there are rows: it has rows without rules between them.
     fn has_rows_within(&self, cells: &[Vec<Word>]) -> bool {
         let mut within = 0;
         for row in cells.chunks(self.columns.len() - 1) {
