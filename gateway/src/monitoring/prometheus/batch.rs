@@ -23,6 +23,8 @@ const MAX_SAMPLES: usize = 100_000;
 const MAX_SYMBOLS: usize = 8 * MAX_SAMPLES;
 /// Characters of the name of a series in an answer at most.
 const MAX_NAME: usize = 200;
+/// The message that a body of version 2.0 holds.
+const VERSION_2: &str = "an io.prometheus.write.v2.Request";
 /// The label that names a metric.
 pub(super) const NAME: &str = "__name__";
 
@@ -82,11 +84,10 @@ impl Batch {
                 }
             }
             Version::Two => {
-                let unreadable = |Unreadable| unreadable("an io.prometheus.write.v2.Request");
-                let symbols = read_symbols(&message)?.map_err(unreadable)?;
+                let symbols = read_symbols(&message)?;
                 for (place, series) in messages(&message, 5).enumerate() {
                     let series = series.and_then(|series| batch.add_version_2(place, series, &symbols));
-                    series.map_err(unreadable)?;
+                    series.map_err(|Unreadable| unreadable(VERSION_2))?;
                     batch.check_size()?;
                 }
             }
@@ -228,15 +229,15 @@ fn read_sample(bytes: &[u8]) -> Result<Sample, Unreadable> {
     Ok(sample)
 }
 
-/// The symbols of a `RequestV2`, in place.
-fn read_symbols(message: &[u8]) -> Result<Result<Vec<&[u8]>, Unreadable>, Problem> {
+/// The symbols of an `io.prometheus.write.v2.Request`, in place.
+fn read_symbols(message: &[u8]) -> Result<Vec<&[u8]>, Problem> {
     let symbols: Result<Vec<_>, _> = messages(message, 4).take(MAX_SYMBOLS + 1).collect();
-    match &symbols {
-        Ok(symbols) if symbols.len() > MAX_SYMBOLS => Err(Problem::too_large(format!(
-            "the request has more than {MAX_SYMBOLS} symbols: send fewer series at once"
-        ))),
-        _ => Ok(symbols),
+    let symbols = symbols.map_err(|Unreadable| unreadable(VERSION_2))?;
+    if symbols.len() > MAX_SYMBOLS {
+        let detail = format!("the request has more than {MAX_SYMBOLS} symbols: send fewer series at once");
+        return Err(Problem::too_large(detail));
     }
+    Ok(symbols)
 }
 
 /// Writes a label as a `prometheus.TimeSeries` has it.
