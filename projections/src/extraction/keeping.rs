@@ -67,9 +67,15 @@ pub async fn note(
 /// # Errors
 /// The database's error.
 pub async fn release(pool: &PgPool, jobs: &[Uuid]) -> Result<(), sqlx::Error> {
-    let statement = "DELETE FROM ops.keeping_jobs noted WHERE job_id = ANY($1::uuid[])
-        AND NOT EXISTS (SELECT FROM events e WHERE e.aggregate_type = $2 AND e.aggregate_id = noted.job_id::text)";
-    sqlx::query(statement).bind(jobs).bind(ExtractionJob::TYPE).execute(pool).await.map(drop)
+    sqlx::query(
+        "DELETE FROM ops.keeping_jobs noted WHERE job_id = ANY($1::uuid[])
+            AND NOT EXISTS (SELECT FROM events e WHERE e.aggregate_type = $2 AND e.aggregate_id = noted.job_id::text)",
+    )
+    .bind(jobs)
+    .bind(ExtractionJob::TYPE)
+    .execute(pool)
+    .await
+    .map(drop)
 }
 
 /// Forgets, at `now`, the time of sweeps, what the read model shows since, and what never became a job.

@@ -243,13 +243,13 @@ async fn rewrite(
         return Ok(transaction.rollback().await?);
     }
     let next = clear_points(&mut transaction, (day, channels), position).await?;
-    let statement = match next {
-        Some(_) => "UPDATE ops.value_removals SET position = $2 WHERE day = $1",
-        None => "DELETE FROM ops.value_removals WHERE day = $1",
+    let written = match next {
+        Some(next) => {
+            sqlx::query("UPDATE ops.value_removals SET position = $2 WHERE day = $1").bind(day).bind(next)
+        }
+        None => sqlx::query("DELETE FROM ops.value_removals WHERE day = $1").bind(day),
     };
-    let query = sqlx::query(statement).bind(day);
-    let query = if next.is_some() { query.bind(next) } else { query };
-    query.execute(&mut *transaction).await?;
+    written.execute(&mut *transaction).await?;
     transaction.commit().await?;
     Ok(())
 }
