@@ -6,21 +6,23 @@ type Cell = number | undefined;
 
 /** Rows of a table of exact times; beyond them it is drawn by bins. */
 const EXACT_ROWS = 4_000;
-/** More than a screen has pixels, even a wide one. */
-const BINS = 2_000;
+/** Bins of the widest chart. */
+const MOST_BINS = 2_000;
 
 /**
  * One column of times, and one of values for each series. Series that are measured at the same times are taken as they are, and
  * few points are joined exactly. Many points at different times would make a table with a row for each of them, almost all of
- * it empty: they are gathered in bins narrower than a pixel, of which each keeps the least and the greatest value.
+ * it empty: they are gathered in bins of one of the chart's `pixels`, of which each keeps the least and the greatest value.
  */
-export function align(list: Columns[], from: number, to: number): uPlot.AlignedData {
+export function align(list: Columns[], from: number, to: number, pixels: number): uPlot.AlignedData {
   const filled = list.filter(({ xs }) => xs.length > 0);
   const first = filled[0];
   if (!first) return [[], ...list.map(() => [])];
   if (filled.every(({ xs }) => isSame(xs, first.xs))) return table(first.xs, list.map(({ xs, ys }) => (xs.length > 0 ? ys : [])));
   const points = filled.reduce((sum, { xs }) => sum + xs.length, 0);
-  return points <= EXACT_ROWS ? joined(list) : binned(list, from, (to - from) / BINS);
+  if (points <= EXACT_ROWS) return joined(list);
+  const bins = Math.max(1, Math.min(MOST_BINS, Math.ceil(pixels)));
+  return binned(list, from, (to - from) / bins, bins);
 }
 
 function table(xs: number[], columns: Cell[][]): uPlot.AlignedData {
@@ -45,9 +47,9 @@ function joined(list: Columns[]): uPlot.AlignedData {
 }
 
 /** Bins start at multiples of `width`, so that values stay in theirs while the range moves. Each has two rows. */
-function binned(list: Columns[], from: number, width: number): uPlot.AlignedData {
+function binned(list: Columns[], from: number, width: number, bins: number): uPlot.AlignedData {
   const first = Math.floor(from / width) - 1;
-  const rows = 2 * (BINS + 3);
+  const rows = 2 * (bins + 3);
   const xs = Array.from({ length: rows }, (_, row) => (first + row / 2 + 0.25) * width);
   return table(xs, list.map(({ xs: times, ys }) => {
     const column = new Array<Cell>(rows).fill(undefined);
