@@ -140,7 +140,7 @@ async fn list(config: &Config, json: bool) -> anyhow::Result<()> {
 pub(crate) async fn find(pool: &PgPool, login: &str) -> anyhow::Result<UserId> {
     let user = queries::user_by_login(pool, login).await?;
     let user = user.with_context(|| format!("there is no user {login}: `signalbox user list` shows them"))?;
-    Ok(UserId(user.id))
+    Ok(user.id)
 }
 
 async fn revoke(config: &Config, login: &str, json: bool) -> anyhow::Result<()> {

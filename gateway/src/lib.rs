@@ -5,6 +5,7 @@
 
 mod auth;
 mod automation;
+mod change;
 mod changes;
 mod context;
 mod context_services;

@@ -39,7 +39,7 @@ impl FromRequestParts<Services> for AsOf {
     }
 }
 
-/// What there was; `what` names it to people.
+/// The resource that there was; `what` names it to people.
 pub(crate) fn there<T>(what: &str, past: Past<T>) -> Result<T, Problem> {
     let why = match past {
         Past::Present(found) => return Ok(found),

@@ -227,7 +227,7 @@ impl Gateway {
         Self { pages, ..self }
     }
 
-    /// Serves on `listener` until the gateway is told to stop, and then until running requests have ended, but no
+    /// Serves on `listener` until the gateway has to stop, and then until running requests have ended, but no
     /// longer than configured.
     ///
     /// # Errors

@@ -170,7 +170,7 @@ async fn alarms_are_judged(database: &Database, commands: &Commands, rules: &[Uu
     }
 }
 
-/// What somebody else has deleted meanwhile need not be changed.
+/// A rule that somebody else has deleted meanwhile need not be changed.
 pub(crate) fn if_still_there(written: Result<Written, Rejection>) -> Result<Option<Written>, Problem> {
     match written {
         Ok(written) => Ok(Some(written)),

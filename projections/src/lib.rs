@@ -26,6 +26,7 @@ mod standing;
 mod table;
 pub mod transfer;
 mod withdrawals;
+mod word;
 mod write;
 
 pub use contexts::{ProjectionVisitor, context_of, for_projection};
@@ -48,3 +49,4 @@ pub use snapshot_holders::{OldestSnapshot, note_snapshot_holders, oldest_snapsho
 pub use standing::{LogLag, log_lags, standing};
 pub use table::ReadRow;
 pub use withdrawals::withdrawing;
+pub use word::{UnknownWord, Word};

@@ -3,7 +3,9 @@ use signalbox_database::is_refusal;
 use signalbox_domain::kernel::{ErrorKind, Rejection};
 use signalbox_event_store::{ChainError, DecodeError};
 use signalbox_messaging::BusError;
-use signalbox_projections::{automation::deliveries::BodyError, monitoring::series::SeriesError};
+use signalbox_projections::{
+    UnknownWord, automation::deliveries::BodyError, monitoring::series::SeriesError,
+};
 use signalbox_texts::TextError;
 
 /// Why a step did not succeed; the next one tries again.
@@ -21,6 +23,9 @@ pub enum WorkerError {
     /// An event cannot be read by this program.
     #[error(transparent)]
     Unreadable(#[from] DecodeError),
+    /// A row depends on a word of a newer version.
+    #[error(transparent)]
+    Word(#[from] UnknownWord),
     /// The event to publish cannot be read.
     #[error(transparent)]
     Body(#[from] BodyError),

@@ -23,8 +23,9 @@ pub use contact::{
 };
 pub use delivery::{
     AttemptResult, Begun, CLAIM_SECONDS, CallbackDelivery, DeliveryBatch, DeliveryBatchCommand,
-    DeliveryBatchEvent, DeliveryBatchEventKind, Ended, MAX_ATTEMPTS, MAX_POSTPONED, MAX_POSTPONEMENT,
-    MIN_POSTPONEMENT, MessageDelivery, NewDelivery, Requeued, RetryPolicy, Verdict, fault_class,
+    DeliveryBatchEvent, DeliveryBatchEventKind, DeliveryStatus, Ended, MAX_ATTEMPTS, MAX_POSTPONED,
+    MAX_POSTPONEMENT, MIN_POSTPONEMENT, MessageDelivery, NewDelivery, Requeued, RetryPolicy, Verdict,
+    fault_class,
 };
 pub use event_type::EventType;
 pub use health::{Health, HealthCommand, HealthEvent, HealthEventKind, HealthReport, HealthStatus};

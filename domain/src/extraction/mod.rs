@@ -4,6 +4,6 @@ mod job;
 
 pub use job::{
     Callback, ExtractionFailure, ExtractionJob, ExtractionJobCommand, ExtractionJobEvent,
-    ExtractionJobEventKind, ExtractionOptions, ExtractionResult, LEASE_SECONDS, MAX_ATTEMPTS,
-    NewExtractionJob, bounded_warnings,
+    ExtractionJobEventKind, ExtractionOptions, ExtractionResult, ExtractionStatus, LEASE_SECONDS,
+    MAX_ATTEMPTS, NewExtractionJob, bounded_warnings,
 };

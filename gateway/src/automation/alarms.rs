@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use signalbox_database::SharedServerClock;
 use signalbox_domain::{
     automation::{
-        Acknowledged, Alarm, AlarmCommand, AlarmState, Rule, RuleCommand, Severity, Silence, fault_class,
+        Acknowledged, Alarm, AlarmCommand, AlarmState, DeliveryStatus, Rule, RuleCommand, Severity, Silence,
+        fault_class,
     },
     identity::Role,
 };
@@ -29,14 +30,14 @@ use uuid::Uuid;
 use crate::{
     answer::{self, Page},
     auth::{Reader, Writer},
-    context::RequestContext,
+    change::Change,
     existence::{examples, judged},
-    extract::{EnvelopeParams, IfMatch, JsonBody, OptionalBody, Params, Sort, Text, wanted},
+    extract::{EnvelopeParams, JsonBody, OptionalBody, Params, Sort, Text, wanted},
     monitoring::LabelFilter,
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
-    resource::{Found, find, find_at, find_written},
-    services::{commands::Commands, replica::Database},
+    resource::{Found, find_at, find_written},
+    services::replica::Database,
 };
 
 /// Messages that are shown of an alarm.
@@ -201,27 +202,21 @@ pub(crate) async fn get(
     responses((status = 200, body = AlarmOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn acknowledge(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
     State(server_clock): State<SharedServerClock>,
-    Writer(current): Writer,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
+    change: Change<Writer>,
     OptionalBody(AcknowledgeIn { comment }): OptionalBody<AcknowledgeIn>,
 ) -> Result<Response, Problem> {
-    let mut by = Acknowledged { user: current.id, comment, silenced: false };
-    let row = find::<AlarmRow>(&database, &id).await.map_err(|missing| {
+    let mut by = Acknowledged { user: change.user.id, comment, silenced: false };
+    let row = change.find::<AlarmRow>().await.map_err(|missing| {
         judged::<Alarm>(missing, [examples::alarm(), AlarmCommand::Acknowledge(by.clone())])
     })?;
-    let rule = database.read(|pool| rules::rule(pool, row.rule_id)).await?;
+    let rule = change.database.read(|pool| rules::rule(pool, row.rule_id)).await?;
     let now = server_clock.now();
     by.silenced = rule.is_some_and(|rule| rule.is_silenced(now));
-    let metadata = context.metadata(current.actor(), "acknowledge alarm");
-    let written = commands.write::<Alarm>(row.id, version, &metadata, &AlarmCommand::Acknowledge(by)).await?;
-    let row = find_written::<AlarmRow>(&database, &id, written).await?;
+    let written = change.write::<Alarm>(row.id, "acknowledge alarm", &AlarmCommand::Acknowledge(by)).await?;
+    let row = find_written::<AlarmRow>(&change.database, &change.id, written).await?;
     let version = row.version;
-    let shown = shown(&database, row, written.unseen, current.role).await?;
+    let shown = shown(&change.database, row, written.unseen, change.user.role).await?;
     Ok(answer::changed(written, version, &shown))
 }
 
@@ -229,20 +224,12 @@ pub(crate) async fn acknowledge(
 #[utoipa::path(post, path = "/api/v1/alarms/{id}/unacknowledge", tag = "alarms", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "unacknowledge_alarm",
     responses((status = 200, body = AlarmOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut)))]
-pub(crate) async fn unacknowledge(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
-    Writer(current): Writer,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
-) -> Result<Response, Problem> {
-    let row = find::<AlarmRow>(&database, &id).await?;
-    let metadata = context.metadata(current.actor(), "unacknowledge alarm");
-    let written = commands.write::<Alarm>(row.id, version, &metadata, &AlarmCommand::Unacknowledge).await?;
-    let row = find_written::<AlarmRow>(&database, &id, written).await?;
+pub(crate) async fn unacknowledge(change: Change<Writer>) -> Result<Response, Problem> {
+    let row = change.find::<AlarmRow>().await?;
+    let written = change.write::<Alarm>(row.id, "unacknowledge alarm", &AlarmCommand::Unacknowledge).await?;
+    let row = find_written::<AlarmRow>(&change.database, &change.id, written).await?;
     let version = row.version;
-    let shown = shown(&database, row, written.unseen, current.role).await?;
+    let shown = shown(&change.database, row, written.unseen, change.user.role).await?;
     Ok(answer::changed(written, version, &shown))
 }
 
@@ -252,13 +239,8 @@ pub(crate) async fn unacknowledge(
     responses((status = 200, body = SilenceOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn silence(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
     State(server_clock): State<SharedServerClock>,
-    Writer(current): Writer,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
+    change: Change<Writer>,
     JsonBody(SilenceIn { until, comment }): JsonBody<SilenceIn>,
 ) -> Result<Response, Problem> {
     let now = server_clock.now();
@@ -266,12 +248,12 @@ pub(crate) async fn silence(
         return Err(Problem::field("until", "must be in the future, by at most 366 days"));
     }
     let command = RuleCommand::Silence(Silence { until, comment });
-    let row = find::<RuleRow>(&database, &id)
+    let row = change
+        .find::<RuleRow>()
         .await
         .map_err(|missing| judged::<Rule>(missing, [examples::rule(), command.clone()]))?;
-    let metadata = context.metadata(current.actor(), "silence rule");
-    let written = commands.write::<Rule>(row.id, version, &metadata, &command).await?;
-    let row = find_written::<RuleRow>(&database, &id, written).await?;
+    let written = change.write::<Rule>(row.id, "silence rule", &command).await?;
+    let row = find_written::<RuleRow>(&change.database, &change.id, written).await?;
     let out = SilenceOut {
         rule_public_id: row.id.to_string(),
         silenced_until: row.silenced_until,
@@ -314,7 +296,7 @@ async fn with_notifications(
     let mut by_alarm = HashMap::<_, Vec<_>>::new();
     for mut message in found {
         if let Some(at) = at {
-            let then = past_delivery(&database.primary, message.batch_id, message.id, at).await?;
+            let then = past_delivery(&database.primary, message.batch_id, message.id.0, at).await?;
             message.become_as(&there("Delivery", then)?);
         }
         by_alarm.entry(message.alarm_id).or_default().push(NotificationOut::of(message, reader));
@@ -336,9 +318,9 @@ impl NotificationOut {
         });
         Self {
             contact_public_id: row.contact_id.to_string(),
-            kind: row.kind,
-            sent_on: row.ended_at.filter(|_| row.status == "delivered"),
-            status: row.status,
+            kind: row.kind.into(),
+            sent_on: row.ended_at.filter(|_| row.status.is(DeliveryStatus::Delivered)),
+            status: row.status.into(),
             attempts: row.attempts,
             error,
         }
@@ -352,9 +334,9 @@ impl AlarmOut {
             public_id: row.id.to_string(),
             rule_public_id: row.rule_id.to_string(),
             event_public_id: row.channel_id.to_string(),
-            state: row.state,
-            reason: row.reason,
-            severity: row.severity,
+            state: row.state.into(),
+            reason: row.reason.into(),
+            severity: row.severity.into(),
             value: row.value,
             started_on: row.started_on,
             fired_on: row.fired_on,

@@ -25,12 +25,13 @@ use super::{webhook_keys::valid_secret, webhooks::valid_url};
 use crate::{
     answer::{self, Page, StatusOut},
     auth::Admin,
+    change::Change,
     context::RequestContext,
     existence::{examples, judged},
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, not_null, present},
+    extract::{EnvelopeParams, JsonBody, Params, Sort, Text, not_null, present},
     past::{AsOf, AtParams},
     problem::{ConflictOut, Problem, ProblemOut},
-    resource::{Found, Shown, changed, find, find_at, find_written, shown},
+    resource::{Found, Shown, changed, find_at, find_written, shown},
     services::{commands::Commands, replica::Database},
     target,
 };
@@ -230,13 +231,8 @@ pub(crate) async fn create(
     responses((status = 200, body = ContactOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
     State(sealer): State<Sealer>,
-    Admin(user): Admin,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
+    change: Change<Admin>,
     JsonBody(changes): JsonBody<ContactChangesIn>,
 ) -> Result<Response, Problem> {
     let ContactChangesIn { kind, name, address, url, format, secret, quiet_hours } = changes;
@@ -246,39 +242,30 @@ pub(crate) async fn update(
     let destination =
         given.address.clone().map(|address| DestinationChanges::Email { address: Some(address) });
     let mut changes = ContactChanges { name, destination, quiet_hours };
-    let row = find::<ContactRow>(&database, &id).await.map_err(|missing| {
+    let row = change.find::<ContactRow>().await.map_err(|missing| {
         judged::<Contact>(missing, [examples::contact(), ContactCommand::Change(changes.clone())])
     })?;
     let present = kind_of(&row.destination);
     Problem::unless_kept("kind", "contact", present.as_str(), kind.map(ContactKind::as_str))?;
-    changes.destination = given.changes(&sealer, row.id, present)?;
-    let metadata = context.metadata(user.actor(), "change contact");
+    changes.destination = given.changes(&sealer, row.id.0, present)?;
     // The aggregate completes omitted fields, so concurrent changes lose nothing.
     let command = ContactCommand::Change(changes);
-    let written = commands.write::<Contact>(row.id, version, &metadata, &command).await?;
-    changed::<ContactRow>(&database, &id, written).await
+    let written = change.write::<Contact>(row.id, "change contact", &command).await?;
+    changed::<ContactRow>(&change.database, &change.id, written).await
 }
 
 /// Delete a contact with its messages; what waits for it is not sent any more. Refused while rules name it.
 #[utoipa::path(delete, path = "/api/v1/contacts/{id}", tag = "contacts", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_contact",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut)))]
-pub(crate) async fn delete(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
-    Admin(user): Admin,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
-) -> Result<Response, Problem> {
-    let row = find::<ContactRow>(&database, &id).await?;
+pub(crate) async fn delete(change: Change<Admin>) -> Result<Response, Problem> {
+    let row = change.find::<ContactRow>().await?;
     // Rules that an older release has made hold no claims on it.
-    refuse_while_named(&database, row.id).await?;
-    let metadata = context.metadata(user.actor(), "delete contact");
-    match commands.write::<Contact>(row.id, version, &metadata, &ContactCommand::Delete).await {
+    refuse_while_named(&change.database, row.id.0).await?;
+    match change.write::<Contact>(row.id, "delete contact", &ContactCommand::Delete).await {
         Ok(written) => Ok(answer::success(written, "Contact successfully deleted.")),
         Err(rejection) if rejection.code == CONTACT_IN_USE => {
-            refuse_while_named(&database, row.id).await?;
+            refuse_while_named(&change.database, row.id.0).await?;
             // The rule that came first is not shown yet.
             Err(rejection.into())
         }

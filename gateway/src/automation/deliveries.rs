@@ -5,7 +5,7 @@ use chrono::{DateTime, Utc};
 use futures::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
-    automation::{DeliveryBatch, DeliveryBatchCommand},
+    automation::{DeliveryBatch, DeliveryBatchCommand, DeliveryStatus},
     kernel::{DeliveryId, Metadata},
 };
 use signalbox_projections::{
@@ -89,23 +89,13 @@ pub(crate) struct AttemptOut {
     error: Option<String>,
 }
 
-/// How a delivery stands.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Status {
-    Pending,
-    Delivered,
-    Failed,
-    DeadLetter,
-}
-
 /// Which deliveries are listed.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DeliveryParams {
     /// `pending`, `delivered`, `failed` or `dead_letter`.
     #[param(value_type = Option<crate::words::DeliveryStatus>)]
-    status: Option<Status>,
+    status: Option<DeliveryStatus>,
     /// Type of the event.
     event_type: Option<String>,
     /// Queued at or after, RFC 3339.
@@ -150,7 +140,7 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<DeliveryOut>>, Problem> {
     let page = envelope.page()?;
     let webhook = find::<WebhookRow>(&database, &id).await?;
-    listed(&database, webhook.id, params, (sort.order(), page), envelope).await
+    listed(&database, webhook.id.0, params, (sort.order(), page), envelope).await
 }
 
 /// A page of the deliveries to the subscription or contact `receiver`.
@@ -162,7 +152,7 @@ pub(super) async fn listed(
     envelope: EnvelopeParams,
 ) -> Result<Json<Page<DeliveryOut>>, Problem> {
     let DeliveryParams { status, event_type, from, to } = params;
-    let filter = DeliveryFilter { status: status.map(Status::as_str), event_type, from, to };
+    let filter = DeliveryFilter { status: status.map(DeliveryStatus::as_str), event_type, from, to };
     let (rows, total) =
         database.read(|pool| deliveries::deliveries(pool, receiver, &filter, order, page)).await?;
     Ok(Json(envelope.envelope(total, rows.iter().map(Into::into).collect())))
@@ -189,7 +179,7 @@ pub(super) async fn detailed(
 ) -> Result<Json<DeliveryDetailOut>, Problem> {
     let row = find_at(database, now, at).await?;
     let bodies = Bodies::at(&database.primary, &[row.position]).await;
-    let body = match bodies.and_then(|mut bodies| bodies.take(row.id, row.position)) {
+    let body = match bodies.and_then(|mut bodies| bodies.take(row.id.0, row.position)) {
         Ok(body) => Some(body),
         // Its attempts are shown all the same; the worker that cannot send it reports why.
         Err(BodyError::Unreadable(_)) => None,
@@ -223,11 +213,10 @@ pub(super) async fn delivered_again(
     row: DeliveryRow,
     metadata: Metadata,
 ) -> Result<Response, Problem> {
-    let command =
-        DeliveryBatchCommand::Redeliver { at: database.time().await?, ids: vec![DeliveryId(row.id)] };
+    let command = DeliveryBatchCommand::Redeliver { at: database.time().await?, ids: vec![row.id] };
     let written = commands.write::<DeliveryBatch>(row.consignment_id, None, &metadata, &command).await?;
     let row = match written.unseen {
-        None => find_in(database, row.webhook_id, row.id).await?,
+        None => find_in(database, row.webhook_id, row.id.0).await?,
         at => find_at(database, row, at).await?,
     };
     Ok(answer::written(written, StatusCode::OK, None, &DeliveryOut::from(&row)))
@@ -246,7 +235,7 @@ pub(crate) async fn redeliver_failed(
     JsonBody(wanted): JsonBody<RedeliverIn>,
 ) -> Result<Response, Problem> {
     let webhook = find::<WebhookRow>(&database, &id).await?;
-    let dead = deliveries::dead_since(&database.primary, webhook.id, wanted.since, MOST_AT_ONCE).await?;
+    let dead = deliveries::dead_since(&database.primary, webhook.id.0, wanted.since, MOST_AT_ONCE).await?;
     let (redelivered, more) = (dead.len(), dead.len() as i64 == MOST_AT_ONCE);
     let mut batches = BTreeMap::<Uuid, Vec<DeliveryId>>::new();
     for (batch, delivery) in dead {
@@ -271,7 +260,7 @@ pub(crate) async fn redeliver_failed(
 
 async fn find_delivery(database: &Database, Texts(webhook, id): &Texts) -> Result<DeliveryRow, Problem> {
     let webhook = find::<WebhookRow>(database, webhook).await?;
-    find_in(database, webhook.id, key("Delivery", id)?).await
+    find_in(database, webhook.id.0, key("Delivery", id)?).await
 }
 
 /// The delivery `id` to the subscription or contact `receiver`.
@@ -283,18 +272,7 @@ pub(super) async fn find_in(database: &Database, receiver: Uuid, id: Uuid) -> Re
 /// The delivery `now` as it was `at`, or as it is.
 async fn find_at(database: &Database, now: DeliveryRow, at: Option<At>) -> Result<DeliveryRow, Problem> {
     let Some(at) = at else { return Ok(now) };
-    there("Delivery", past_delivery(&database.primary, now.consignment_id, now.id, at).await?)
-}
-
-impl Status {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Delivered => "delivered",
-            Self::Failed => "failed",
-            Self::DeadLetter => "dead_letter",
-        }
-    }
+    there("Delivery", past_delivery(&database.primary, now.consignment_id, now.id.0, at).await?)
 }
 
 impl From<&DeliveryRow> for DeliveryOut {
@@ -303,12 +281,12 @@ impl From<&DeliveryRow> for DeliveryOut {
             public_id: row.id.to_string(),
             event_id: row.event_id.to_string(),
             event_type: row.event_type.clone(),
-            status: row.status.clone(),
+            status: row.status.to_string(),
             attempts: row.attempts,
             last_error: row.last_error.clone(),
             response_code: row.response_code,
             created_on: row.created_at,
-            delivered_on: row.ended_at.filter(|_| row.status == Status::Delivered.as_str()),
+            delivered_on: row.ended_at.filter(|_| row.status.is(DeliveryStatus::Delivered)),
             updated_on: row.updated_at,
             next_attempt_on: row.due_at,
             redeliveries: row.round - 1,

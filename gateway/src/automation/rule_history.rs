@@ -13,12 +13,12 @@ use super::{rule_references::is_there, rules::RuleOut};
 use crate::{
     answer::Page,
     auth::Admin,
-    context::RequestContext,
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text},
+    change::Change,
+    extract::{EnvelopeParams, JsonBody, Params, Sort, Text},
     history::{RestoreIn, VersionOut, content, earlier, restoring},
     problem::{Problem, ProblemOut},
     resource::{changed, find},
-    services::{commands::Commands, replica::Database},
+    services::replica::Database,
     watching::judged,
 };
 
@@ -51,24 +51,19 @@ pub(crate) async fn history(
     responses((status = 200, body = RuleOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn restore(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
-    Admin(user): Admin,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
+    change: Change<Admin>,
     JsonBody(RestoreIn { version: target }): JsonBody<RestoreIn>,
 ) -> Result<Response, Problem> {
-    let key = find::<RuleRow>(&database, &id).await?.id;
-    let then: RuleRow = earlier(&database, "Rule", key, target).await?;
+    let key = change.find::<RuleRow>().await?.id;
+    let then: RuleRow = earlier(&change.database, "Rule", key, target).await?;
     let spec = then.spec().ok_or_else(|| Problem::internal(&"a rule of words that are not known"))?;
     let remedy = "restore another version, or change the rule to another event";
-    is_there(&database, &spec.name, spec.channel, remedy).await?;
+    is_there(&change.database, &spec.name, spec.channel, remedy).await?;
     let command = RuleCommand::Change { changes: all_of(spec), after: 0 };
-    let metadata = restoring(context.metadata(user.actor(), "restore rule"), target);
-    let written = commands.write::<Rule>(key, version, &metadata, &command).await?;
-    let written = judged(&database, &commands, key, written).await;
-    changed::<RuleRow>(&database, &id, written).await
+    let metadata = restoring(change.context.metadata(change.user.actor(), "restore rule"), target);
+    let written = change.commands.write::<Rule>(key, change.version, &metadata, &command).await?;
+    let written = judged(&change.database, &change.commands, key, written).await;
+    changed::<RuleRow>(&change.database, &change.id, written).await
 }
 
 /// Changes that make `spec` out of any other.

@@ -26,7 +26,7 @@ pub(super) async fn channel(database: &Database, id: &str) -> Result<ChannelId, 
     if id.contains('\0') || id.len() > 255 {
         return Err(Problem::field("event_public_id", "must be the id of an event"));
     }
-    Ok(ChannelId(find::<ChannelRow>(database, id).await?.id))
+    Ok(find::<ChannelRow>(database, id).await?.id)
 }
 
 /// Refuses to have `rule` judge values of a channel that was deleted; `remedy` says what to do instead.

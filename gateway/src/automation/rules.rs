@@ -1,10 +1,7 @@
 use axum::{Json, extract::State, response::Response};
 use futures::future::BoxFuture;
 use serde::Deserialize;
-use signalbox_domain::{
-    automation::{ActionType, NewRule, Rule, RuleCommand},
-    kernel::ChannelId,
-};
+use signalbox_domain::automation::{ActionType, NewRule, Rule, RuleCommand};
 use signalbox_projections::automation::rules::{self, RuleFilter, RuleRow};
 use sqlx::PgPool;
 use utoipa::IntoParams;
@@ -15,12 +12,13 @@ use super::rule_references::{channel, find_contacts, is_there};
 use crate::{
     answer::{self, Page, StatusOut},
     auth::Admin,
+    change::Change,
     context::RequestContext,
     existence::{examples, judged},
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, wanted},
+    extract::{EnvelopeParams, JsonBody, Params, Sort, Text, wanted},
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
-    resource::{Found, Shown, changed, find, find_at, find_written, shown},
+    resource::{Found, Shown, changed, find_at, find_written, shown},
     services::{commands::Commands, replica::Database},
     watching::judged as judged_by_alarms,
 };
@@ -104,17 +102,12 @@ pub(crate) async fn create(
     responses((status = 200, body = RuleOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
-    Admin(user): Admin,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
+    change: Change<Admin>,
     JsonBody(body): JsonBody<RuleChangesIn>,
 ) -> Result<Response, Problem> {
     let event = body.event_public_id.clone();
     let mut changes = body.into_changes()?;
-    let row = find::<RuleRow>(&database, &id).await.map_err(|missing| {
+    let row = change.find::<RuleRow>().await.map_err(|missing| {
         let change = RuleCommand::Change { changes: changes.clone(), after: 0 };
         judged::<Rule>(missing, [examples::rule(), change])
     })?;
@@ -124,39 +117,29 @@ pub(crate) async fn update(
         None => row.enabled,
     };
     match &event {
-        Some(id) => changes.channel = Some(channel(&database, id).await?),
+        Some(id) => changes.channel = Some(channel(&change.database, id).await?),
         // No value can end the alarm of a channel that is gone.
         None if is_enabled => {
             let remedy = "name another one in event_public_id, or leave the rule disabled";
-            is_there(&database, &row.name, ChannelId(row.channel_id), remedy).await?;
+            is_there(&change.database, &row.name, row.channel_id, remedy).await?;
         }
         None => {}
     }
-    find_contacts(&database, &changes.notify, &row.notify).await?;
+    find_contacts(&change.database, &changes.notify, &row.notify).await?;
     // The aggregate completes omitted fields, so concurrent changes lose nothing.
     let command = RuleCommand::Change { changes, after: 0 };
-    let metadata = context.metadata(user.actor(), "change rule");
-    let written = commands.write::<Rule>(row.id, version, &metadata, &command).await?;
-    let written = judged_by_alarms(&database, &commands, row.id, written).await;
-    changed::<RuleRow>(&database, &id, written).await
+    let written = change.write::<Rule>(row.id, "change rule", &command).await?;
+    let written = judged_by_alarms(&change.database, &change.commands, row.id, written).await;
+    changed::<RuleRow>(&change.database, &change.id, written).await
 }
 
 /// Delete a rule.
 #[utoipa::path(delete, path = "/api/v1/rules/{id}", tag = "rules", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_rule",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
-pub(crate) async fn delete(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
-    Admin(user): Admin,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
-) -> Result<Response, Problem> {
-    let row = find::<RuleRow>(&database, &id).await?;
-    let metadata = context.metadata(user.actor(), "delete rule");
-    let written =
-        commands.write::<Rule>(row.id, version, &metadata, &RuleCommand::Delete { after: 0 }).await?;
-    let written = judged_by_alarms(&database, &commands, row.id, written).await;
+pub(crate) async fn delete(change: Change<Admin>) -> Result<Response, Problem> {
+    let row = change.find::<RuleRow>().await?;
+    let written = change.write::<Rule>(row.id, "delete rule", &RuleCommand::Delete { after: 0 }).await?;
+    let written = judged_by_alarms(&change.database, &change.commands, row.id, written).await;
     Ok(answer::success(written, "Rule successfully deleted."))
 }
 

@@ -2,8 +2,9 @@
 
 use axum::{Json, extract::State, response::Response};
 use serde_json::{Value, json};
-use signalbox_domain::automation::{EventType, Webhook, WebhookChanges, WebhookCommand};
+use signalbox_domain::automation::{Webhook, WebhookChanges, WebhookCommand};
 use signalbox_projections::{
+    Word,
     automation::WebhookRow,
     register::{self, Resource},
 };
@@ -12,12 +13,12 @@ use super::webhooks::WebhookOut;
 use crate::{
     answer::Page,
     auth::Admin,
-    context::RequestContext,
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text},
+    change::Change,
+    extract::{EnvelopeParams, JsonBody, Params, Sort, Text},
     history::{RestoreIn, SECRET, VersionOut, content, earlier, restoring},
     problem::{Problem, ProblemOut},
     resource::{changed, find},
-    services::{commands::Commands, replica::Database},
+    services::replica::Database,
 };
 
 /// Fields that change without a user, and the field that is derived from the secret.
@@ -38,7 +39,7 @@ pub(crate) async fn history(
     let page = envelope.page()?;
     let row = find::<WebhookRow>(&database, &id).await?;
     let (versions, total) =
-        register::history::<WebhookRow, _>(&database.primary, row.id, (sort.order(), page), |rows, id| {
+        register::history::<WebhookRow, _>(&database.primary, row.id.0, (sort.order(), page), |rows, id| {
             shown(WebhookRow::of(rows, id)?.clone())
         })
         .await?;
@@ -57,26 +58,23 @@ fn shown(row: WebhookRow) -> Option<Value> {
     responses((status = 200, body = WebhookOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn restore(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
-    Admin(user): Admin,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
+    change: Change<Admin>,
     JsonBody(RestoreIn { version: target }): JsonBody<RestoreIn>,
 ) -> Result<Response, Problem> {
-    let key = find::<WebhookRow>(&database, &id).await?.id;
-    let then: WebhookRow = earlier(&database, "Webhook", key, target).await?;
+    let key = change.find::<WebhookRow>().await?.id.0;
+    let then: WebhookRow = earlier(&change.database, "Webhook", key, target).await?;
     let changes = WebhookChanges {
         retry: Some(then.retry()),
         url: Some(then.url),
-        events: Some(then.events.iter().filter_map(|word| EventType::parse(word)).collect()),
+        events: Some(then.events.iter().map(Word::known).collect::<Result<_, _>>()?),
         enabled: Some(then.enabled),
         filters: Some(then.filters.0),
         ..WebhookChanges::default()
     };
-    let metadata = restoring(context.metadata(user.actor(), "restore webhook"), target);
-    let written =
-        commands.write::<Webhook>(key, version, &metadata, &WebhookCommand::Change(changes)).await?;
-    changed::<WebhookRow>(&database, &id, written).await
+    let metadata = restoring(change.context.metadata(change.user.actor(), "restore webhook"), target);
+    let written = change
+        .commands
+        .write::<Webhook>(key, change.version, &metadata, &WebhookCommand::Change(changes))
+        .await?;
+    changed::<WebhookRow>(&change.database, &change.id, written).await
 }

@@ -79,7 +79,7 @@ impl NewSecret {
         let (Some(Self { text, is_made: true, .. }), Some(sealed)) = (secret, &row.sealed_secret) else {
             return Ok(None);
         };
-        let present = sealer.unseal(row.id, sealed).await.map_err(|error| Problem::internal(&error))?;
+        let present = sealer.unseal(row.id.0, sealed).await.map_err(|error| Problem::internal(&error))?;
         if present.expose() == text {
             return Ok(Some(text));
         }

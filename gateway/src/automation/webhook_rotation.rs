@@ -55,7 +55,7 @@ pub(crate) async fn rotate(
     if seconds > MAX_KEEP_SECONDS {
         return Err(Problem::field("keep_old_seconds", format!("must be at most {MAX_KEEP_SECONDS}")));
     }
-    let webhook = find::<WebhookRow>(&database, &id).await?.id;
+    let webhook = find::<WebhookRow>(&database, &id).await?.id.0;
     let now = database.time().await?;
     let keep_until = (seconds > 0).then(|| now + TimeDelta::seconds(seconds.into()));
     let secret = NewSecret::of(&sealer, &repetitions, &context, webhook, None, true).await?;

@@ -9,7 +9,7 @@ use signalbox_domain::{
     automation::{
         DeliveryBatch, DeliveryBatchCommand, EventType, NewDelivery, Replay, Webhook, WebhookCommand,
     },
-    kernel::{DeliveryId, WebhookId},
+    kernel::DeliveryId,
 };
 use signalbox_event_store::{head_position, position_before, read_all_with};
 use signalbox_projections::automation::{
@@ -108,12 +108,12 @@ pub(crate) async fn test(
     let body = json!({"type": TEST_EVENT, "time": time, "id": event_id}).to_string();
     let event_type = TEST_EVENT.to_owned();
     let delivery = NewDelivery { id: DeliveryId(event_id), event_id, event_type, body };
-    let command = DeliveryBatchCommand::Queue { webhook: WebhookId(webhook.id), deliveries: vec![delivery] };
+    let command = DeliveryBatchCommand::Queue { webhook: webhook.id, deliveries: vec![delivery] };
     let metadata = context.metadata(user.actor(), "test webhook");
     let written = commands.write::<DeliveryBatch>(event_id, None, &metadata, &command).await?;
     let shown = || async {
         match written.unseen {
-            None => Ok(deliveries::delivery(&database.primary, webhook.id, event_id).await?),
+            None => Ok(deliveries::delivery(&database.primary, webhook.id.0, event_id).await?),
             Some(at) => {
                 Ok(Some(there("Delivery", past_delivery(&database.primary, event_id, event_id, at).await?)?))
             }
@@ -142,7 +142,7 @@ pub(crate) async fn replay(
     let (after, last) = stretch(&database, wanted.from, wanted.to).await?;
     let command = WebhookCommand::Replay(Replay { id: context.resource, after, last });
     let metadata = context.metadata(user.actor(), "replay webhook");
-    let written = commands.write::<Webhook>(webhook.id, None, &metadata, &command).await?;
+    let written = commands.write::<Webhook>(webhook.id.0, None, &metadata, &command).await?;
     let row = find_written::<WebhookRow>(&database, &id, written).await?;
     Ok(answer::written(written, StatusCode::ACCEPTED, None, &WebhookOut::from(row)))
 }

@@ -29,6 +29,7 @@ use super::webhook_keys::{NewSecret, Scheme, key_change, one_of, valid_secret};
 use crate::{
     answer::{self, Page, StatusOut},
     auth::Admin,
+    change::Change,
     context::RequestContext,
     context_services::services,
     existence::{examples, invalid, judged},
@@ -256,8 +257,8 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<WebhookOut>>, Problem> {
     let WebhookParams { url, enabled, event } = params;
     let filter = WebhookFilter { url, enabled, event: event.map(|event| event.as_str().to_owned()) };
-    let wanted = envelope.page()?;
-    let (rows, total) = database.read(|pool| webhooks::webhooks(pool, &filter, sort.order(), wanted)).await?;
+    let page = envelope.page()?;
+    let (rows, total) = database.read(|pool| webhooks::webhooks(pool, &filter, sort.order(), page)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
@@ -364,19 +365,19 @@ pub(crate) async fn update(
     }
     let is_cleared = given == Some(None);
     let secret =
-        NewSecret::of(&services.sealer, &services.repetitions, &context, row.id, given.flatten(), generate)
+        NewSecret::of(&services.sealer, &services.repetitions, &context, row.id.0, given.flatten(), generate)
             .await?;
     let change = match &secret {
         Some(secret) => SecretChange::Seal(secret.sealed.clone()),
         None if is_cleared => SecretChange::Clear,
         None => SecretChange::Keep,
     };
-    let key = key_change(&services.sealer, &services.repetitions, &context, row.id, scheme).await?;
+    let key = key_change(&services.sealer, &services.repetitions, &context, row.id.0, scheme).await?;
     let changes = WebhookChanges { secret: change, key, ..changes };
     let metadata = context.metadata(user.actor(), "change webhook");
     // The aggregate completes omitted fields, so concurrent changes lose nothing.
     let command = WebhookCommand::Change(changes);
-    let written = services.commands.write::<Webhook>(row.id, version, &metadata, &command).await?;
+    let written = services.commands.write::<Webhook>(row.id.0, version, &metadata, &command).await?;
     let row = find_written::<WebhookRow>(&services.database, &id, written).await?;
     changed(&services.sealer, written, row, secret).await
 }
@@ -384,17 +385,9 @@ pub(crate) async fn update(
 /// Delete a webhook subscription with its deliveries; what waits for it is not delivered any more.
 #[utoipa::path(delete, path = "/api/v1/webhooks/{id}", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_webhook",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
-pub(crate) async fn delete(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
-    Admin(user): Admin,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
-) -> Result<Response, Problem> {
-    let row = find::<WebhookRow>(&database, &id).await?;
-    let metadata = context.metadata(user.actor(), "delete webhook");
-    let written = commands.write::<Webhook>(row.id, version, &metadata, &WebhookCommand::Delete).await?;
+pub(crate) async fn delete(change: Change<Admin>) -> Result<Response, Problem> {
+    let row = change.find::<WebhookRow>().await?;
+    let written = change.write::<Webhook>(row.id, "delete webhook", &WebhookCommand::Delete).await?;
     Ok(answer::success(written, "Webhook successfully deleted."))
 }
 
@@ -437,11 +430,11 @@ impl From<WebhookRow> for WebhookOut {
             old_secret_until: row.previous.as_ref().map(|previous| previous.until),
             filters: WebhookFiltersOut { channels, labels, jobs, severity },
             public_key: row.public_key.clone(),
-            retry: row.retry.clone(),
+            retry: row.retry.to_string(),
             public_id: row.id.to_string(),
             replaying: row.replay().is_some(),
             url: row.url,
-            events: row.events,
+            events: row.events.into_iter().map(String::from).collect(),
             enabled: row.enabled,
             has_secret: row.sealed_secret.is_some(),
             failing_since: row.failing_since,

@@ -154,7 +154,7 @@ pub(super) async fn delete(
     let missing = || Problem::not_found("Document");
     let id = id(&text).ok_or_else(missing)?;
     let found = database.read(|pool| job(pool, id)).await?;
-    let may_delete = |owner| user.role == Role::Admin || owner == Some(user.id.0);
+    let may_delete = |owner| user.role == Role::Admin || owner == Some(user.id);
     let row = found.filter(|row| may_delete(row.owner_id)).ok_or_else(missing)?;
     if row.options.keep && row.ended_at.is_none() {
         return Err(Problem::conflict(

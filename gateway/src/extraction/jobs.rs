@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use signalbox_config::Config;
 use signalbox_documents::OutputFormat;
 use signalbox_domain::{
-    extraction::{ExtractionJob, ExtractionJobCommand, MAX_ATTEMPTS},
+    extraction::{ExtractionJob, ExtractionJobCommand, ExtractionStatus, MAX_ATTEMPTS},
     identity::Role,
     kernel::Actor,
 };
@@ -135,24 +135,13 @@ pub(crate) struct ExtractionStatsOut {
     cancelled: i64,
 }
 
-/// How a job stands.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Status {
-    Queued,
-    Processing,
-    Completed,
-    Failed,
-    Cancelled,
-}
-
 /// Which jobs are listed.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct JobParams {
     /// `queued`, `processing`, `completed`, `failed` or `cancelled`.
     #[param(value_type = Option<crate::words::ExtractionStatus>)]
-    status: Option<Status>,
+    status: Option<ExtractionStatus>,
     /// Part of the file's name, in any case of letters.
     filename: Option<String>,
     /// Submitted at or after, RFC 3339.
@@ -211,12 +200,12 @@ pub(super) async fn list(
     sort: Sort<ExtractionJobRow>,
     Params(params): Params<JobParams>,
 ) -> Result<Json<ExtractionJobsOut>, Problem> {
-    let wanted = envelope.page()?;
+    let page = envelope.page()?;
     let JobParams { status, filename, from, to } = params;
-    let filter = JobFilter { status: status.map(Status::as_str), filename, from, to };
+    let filter = JobFilter { status: status.map(ExtractionStatus::as_str), filename, from, to };
     let (rows, total) = match user {
         Some(user) => {
-            database.read(|pool| queries::jobs(pool, user.id.0, &filter, sort.order(), wanted)).await?
+            database.read(|pool| queries::jobs(pool, user.id.0, &filter, sort.order(), page)).await?
         }
         None => (Vec::new(), 0),
     };
@@ -306,7 +295,7 @@ pub(super) async fn result(
     JobKey(id): JobKey,
 ) -> Result<Response, Problem> {
     let row = find(&database, user.as_ref(), &id).await?;
-    if row.status != Status::Completed.as_str() {
+    if !row.status.is(ExtractionStatus::Completed) {
         let detail = format!("Job is not completed (status: {})", row.status);
         return Err(Problem::conflict("job_not_completed", detail));
     }
@@ -380,7 +369,7 @@ async fn find_own(
     text: &str,
 ) -> Result<ExtractionJobRow, Problem> {
     let row = find(database, user, text).await?;
-    let is_own = row.owner_id.is_none_or(|owner| user.is_some_and(|user| user.id.0 == owner));
+    let is_own = row.owner_id.is_none_or(|owner| user.is_some_and(|user| user.id == owner));
     if is_own { Ok(row) } else { Err(job_not_found()) }
 }
 
@@ -393,8 +382,7 @@ async fn find_ever(
     let id = id(text).ok_or_else(job_not_found)?;
     let row = database.read(|pool| queries::job(pool, id)).await?;
     let is_visible = |row: &ExtractionJobRow| {
-        let may_read =
-            |user: &CurrentUser, owner| user.id.0 == owner || (row.kept && user.role == Role::Admin);
+        let may_read = |user: &CurrentUser, owner| user.id == owner || (row.kept && user.role == Role::Admin);
         row.owner_id.is_none_or(|owner| user.is_some_and(|user| may_read(user, owner)))
     };
     row.filter(is_visible).ok_or_else(job_not_found)
@@ -412,29 +400,17 @@ async fn text(texts: &signalbox_texts::Texts, row: &ExtractionJobRow) -> Result<
     Ok(read.map(|extraction| extraction.content))
 }
 
-impl Status {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Queued => "queued",
-            Self::Processing => "processing",
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
 impl ExtractionJobOut {
     fn new(config: &Config, row: &ExtractionJobRow, result_content: Option<String>) -> Self {
         let keep = TimeDelta::hours(i64::from(config.extraction.result_hours));
-        let completed_at = row.ended_at.filter(|_| row.status == Status::Completed.as_str());
+        let completed_at = row.ended_at.filter(|_| row.status.is(ExtractionStatus::Completed));
         let done = match row.page_count {
             Some(count) if count > 0 => f64::from(row.pages_done) / f64::from(count),
             _ => 0.0,
         };
         Self {
             id: row.id.to_string(),
-            status: row.status.clone(),
+            status: row.status.to_string(),
             filename: row.filename.clone(),
             mime_type: row.mime_type.clone().unwrap_or_else(|| UNKNOWN_TYPE.to_owned()),
             size_bytes: row.size,

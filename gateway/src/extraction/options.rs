@@ -47,7 +47,7 @@ pub(super) struct OptionsIn {
 
 /// A document with options.
 #[derive(Debug, ToSchema)]
-#[expect(dead_code, reason = "describes the body, which is read as it comes")]
+#[expect(dead_code, reason = "describes the body, which is read as a stream")]
 pub(super) struct DocumentIn {
     /// The document.
     #[schema(format = Binary, value_type = String)]
@@ -85,60 +85,54 @@ pub(super) struct JobOptionsIn {
     keep: Option<bool>,
 }
 
-/// A document with options of its job.
-#[derive(Debug, ToSchema)]
-#[expect(dead_code, reason = "describes the body, which is read as it comes")]
-pub(super) struct ExtractionJobIn {
-    /// The document.
-    #[schema(format = Binary, value_type = String)]
-    file: Vec<u8>,
-    /// As in the query, like the other fields.
-    #[schema(value_type = Option<crate::words::OutputFormat>)]
-    output_format: Option<String>,
-    #[schema(value_type = Option<crate::words::ExtractionEngine>)]
-    extraction_engine: Option<String>,
-    #[schema(value_type = Option<crate::words::OcrEngine>)]
-    ocr_engine: Option<String>,
-    ocr_enabled: Option<bool>,
-    language: Option<String>,
-    processors: Option<String>,
-    front_matter: Option<bool>,
-    words: Option<bool>,
-    chunks: Option<bool>,
-    #[schema(minimum = 50, maximum = 4000)]
-    chunk_words: Option<i64>,
-    callback_url: Option<String>,
-    callback_secret: Option<String>,
-    keep_input: Option<bool>,
-    keep: Option<bool>,
+/// A form of documents and options. It only describes the body, which is read as a stream.
+macro_rules! form {
+    (#[doc = $doc:literal] $name:ident { $(#[$about:meta])* $documents:ident: $type:ty }) => {
+        #[doc = $doc]
+        #[derive(Debug, ToSchema)]
+        #[expect(dead_code, reason = "describes the body, which is read as a stream")]
+        pub(super) struct $name {
+            $(#[$about])*
+            $documents: $type,
+            /// As in the query, like the other fields.
+            #[schema(value_type = Option<crate::words::OutputFormat>)]
+            output_format: Option<String>,
+            #[schema(value_type = Option<crate::words::ExtractionEngine>)]
+            extraction_engine: Option<String>,
+            #[schema(value_type = Option<crate::words::OcrEngine>)]
+            ocr_engine: Option<String>,
+            ocr_enabled: Option<bool>,
+            language: Option<String>,
+            processors: Option<String>,
+            front_matter: Option<bool>,
+            words: Option<bool>,
+            chunks: Option<bool>,
+            #[schema(minimum = 50, maximum = 4000)]
+            chunk_words: Option<i64>,
+            callback_url: Option<String>,
+            callback_secret: Option<String>,
+            keep_input: Option<bool>,
+            keep: Option<bool>,
+        }
+    };
 }
 
-/// Documents with options of their jobs.
-#[derive(Debug, ToSchema)]
-#[expect(dead_code, reason = "describes the body, which is read as it comes")]
-pub(super) struct ExtractionJobsIn {
-    /// The documents, each in a part of this name.
-    #[schema(format = Binary, value_type = Vec<String>)]
-    files: Vec<Vec<u8>>,
-    /// As in the query, like the other fields.
-    #[schema(value_type = Option<crate::words::OutputFormat>)]
-    output_format: Option<String>,
-    #[schema(value_type = Option<crate::words::ExtractionEngine>)]
-    extraction_engine: Option<String>,
-    #[schema(value_type = Option<crate::words::OcrEngine>)]
-    ocr_engine: Option<String>,
-    ocr_enabled: Option<bool>,
-    language: Option<String>,
-    processors: Option<String>,
-    front_matter: Option<bool>,
-    words: Option<bool>,
-    chunks: Option<bool>,
-    #[schema(minimum = 50, maximum = 4000)]
-    chunk_words: Option<i64>,
-    callback_url: Option<String>,
-    callback_secret: Option<String>,
-    keep_input: Option<bool>,
-    keep: Option<bool>,
+form! {
+    /// A document with options of its job.
+    ExtractionJobIn {
+        /// The document.
+        #[schema(format = Binary, value_type = String)]
+        file: Vec<u8>
+    }
+}
+
+form! {
+    /// Documents with options of their jobs.
+    ExtractionJobsIn {
+        /// The documents, each in a part of this name.
+        #[schema(format = Binary, value_type = Vec<String>)]
+        files: Vec<Vec<u8>>
+    }
 }
 
 /// The values of `name` in `query`, or else in `form`.

@@ -228,7 +228,7 @@ fn callback(
     Ok(Some(CallbackRequest { receiver, url, secret, no_loopback }))
 }
 
-/// The queue is bounded: who comes when it is full comes again. A repetition finds room for what it had brought before.
+/// The queue is bounded: a client that finds it full tries again. A repetition has room for the documents that it sent before.
 async fn check_room(database: &Database, config: &Config, ids: &[Uuid]) -> Result<(), Problem> {
     let most = i64::from(config.extraction.max_open_jobs);
     if queries::open_jobs_with(&database.primary, ids, most).await? <= most {

@@ -28,8 +28,9 @@ use uuid::Uuid;
 use crate::{
     answer::{self, Page, StatusOut},
     auth::Admin,
+    change::Change,
     context::RequestContext,
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, parse_json, read_body},
+    extract::{EnvelopeParams, JsonBody, Params, Sort, Text, key, parse_json, read_body},
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
     resource::after_write,
@@ -137,9 +138,9 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<FirmwareOut>>, Problem> {
     let filter =
         FirmwareFilter { status: params.status.map(FirmwareStatus::as_str), release: params.version };
-    let wanted = envelope.page()?;
+    let page = envelope.page()?;
     let (rows, total) =
-        database.read(|pool| firmware::firmware_updates(pool, &filter, sort.order(), wanted)).await?;
+        database.read(|pool| firmware::firmware_updates(pool, &filter, sort.order(), page)).await?;
     let running = database.read(firmware::running_firmware).await?;
     let shown = rows.into_iter().map(|row| FirmwareOut::of(row, running)).collect();
     Ok(Json(envelope.envelope(total, shown)))
@@ -214,17 +215,9 @@ pub(crate) async fn get(
 #[utoipa::path(delete, path = "/api/v1/ota/{id}", tag = "firmware", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_firmware",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut)))]
-pub(crate) async fn delete(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
-    Admin(user): Admin,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
-) -> Result<Response, Problem> {
-    let row = find(&database, &id).await?;
-    let metadata = context.metadata(user.actor(), "delete firmware");
-    let written = commands.write::<Firmware>(row.id, version, &metadata, &FirmwareCommand::Delete).await?;
+pub(crate) async fn delete(change: Change<Admin>) -> Result<Response, Problem> {
+    let row = find(&change.database, &change.id).await?;
+    let written = change.write::<Firmware>(row.id, "delete firmware", &FirmwareCommand::Delete).await?;
     Ok(answer::success(written, "Firmware update successfully deleted."))
 }
 

@@ -31,6 +31,7 @@ use super::{
 use crate::{
     answer::{self, Page},
     auth::{Credential, Reader, Writer},
+    change::Change,
     context::RequestContext,
     existence::{examples, judged},
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, not_null, present},
@@ -184,9 +185,9 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<InstanceOut>>, Problem> {
     let InstanceParams { plugin_id, name, enabled } = params;
     let filter = InstanceFilter { plugin_id, name, enabled };
-    let wanted = envelope.page()?;
+    let page = envelope.page()?;
     let (rows, total) =
-        services.database.read(|pool| queries::instances(pool, &filter, sort.order(), wanted)).await?;
+        services.database.read(|pool| queries::instances(pool, &filter, sort.order(), page)).await?;
     let ids: Vec<_> = rows.iter().map(|instance| instance.row.id).collect();
     let mut mappings = services.database.read(|pool| queries::mappings(pool, &ids)).await?;
     let sees_secrets =
@@ -346,18 +347,13 @@ pub(crate) async fn report(
 #[utoipa::path(delete, path = "/api/v1/plugins/{public_id}", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,), InstanceDeleteParams), operation_id = "delete_plugin_instance",
     responses((status = 200, body = InstanceDeletedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
-    Writer(user): Writer,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
+    change: Change<Writer>,
     Params(InstanceDeleteParams { keep_events, values }): Params<InstanceDeleteParams>,
-    context: RequestContext,
 ) -> Result<Response, Problem> {
-    let instance = find(&database, &id).await?.row;
+    let instance = find(&change.database, &change.id).await?.row;
     // The log is asked, not the read model, which may not show a version yet that makes this deletion fail: the events stay then.
-    if let Some(version) = version
-        && stream_version(&database.primary, PluginInstance::TYPE, instance.id).await? != version
+    if let Some(version) = change.version
+        && stream_version(&change.database.primary, PluginInstance::TYPE, instance.id).await? != version
     {
         let detail = "the plugin instance has another version than If-Match names";
         return Err(Problem::new(ProblemKind::PreconditionFailed, "version_mismatch", detail));
@@ -367,14 +363,21 @@ pub(crate) async fn delete(
         true => Removed::default(),
         false => {
             let values = values.unwrap_or(false);
-            own_events::remove(&database, &commands, &user, &context, instance.id, values).await?
+            own_events::remove(
+                &change.database,
+                &change.commands,
+                &change.user,
+                &change.context,
+                instance.id,
+                values,
+            )
+            .await?
         }
     };
-    let metadata = context.metadata(user.actor(), "delete plugin instance");
     let command = PluginInstanceCommand::Delete;
-    let written = commands.write::<PluginInstance>(instance.id, version, &metadata, &command).await?;
+    let written = change.write::<PluginInstance>(instance.id, "delete plugin instance", &command).await?;
     // The instance is deleted, also if the notes on its controllers stay.
-    if let Err(error) = queries::forget_controllers(&database.primary, instance.id).await {
+    if let Err(error) = queries::forget_controllers(&change.database.primary, instance.id).await {
         tracing::warn!(%error, instance = %instance.id, "the controllers of a deleted plugin instance were not forgotten");
     }
     let Removed { events, rules, written: removed } = removed;
@@ -450,7 +453,7 @@ impl InstanceOut {
         let Instance { row, reported_at } = instance;
         let is_believed = reported_at.is_some_and(|reported| now - reported <= BELIEVED);
         let inactive = || (InstanceStatus::Inactive.as_str().to_owned(), None);
-        let (status, error_message) = if is_believed { (row.status, row.error) } else { inactive() };
+        let (status, error_message) = if is_believed { (row.status.into(), row.error) } else { inactive() };
         Ok(Self {
             public_id: row.id.to_string(),
             plugin_id: row.plugin_id,
@@ -475,7 +478,7 @@ impl From<MappingRow> for MappingOut {
             public_id: id.to_string(),
             channel_id,
             channel_name,
-            direction,
+            direction: direction.into(),
             unit,
             event_public_id: event_id.map(|event| event.to_string()),
             created_on: created_at,

@@ -154,7 +154,7 @@ pub(crate) async fn update(
         let change = PluginInstanceCommand::ChangeMapping { mapping, changes: changes.clone() };
         judged::<PluginInstance>(missing, examples::mapping(mapping).into_iter().chain([change]))
     })?;
-    let mapping = MappingId(row.id);
+    let mapping = row.id;
     Problem::unless_kept("channel_id", "mapping", &row.channel_id, channel_id.as_deref().map(str::trim))?;
     let event = match event_public_id {
         Some(id) => Some(optional_channel(&database, id).await?),
@@ -182,7 +182,7 @@ pub(crate) async fn delete(
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let instance = find_instance(&database, &instance).await?.row.id;
-    let mapping = MappingId(find(&database, instance, &id).await?.id);
+    let mapping = find(&database, instance, &id).await?.id;
     let metadata = context.metadata(user.actor(), "remove channel mapping");
     let command = PluginInstanceCommand::RemoveMapping { mapping };
     let written = commands.write::<PluginInstance>(instance, version, &metadata, &command).await?;
@@ -204,7 +204,7 @@ async fn find_at(
         None => database.read(|pool| queries::mapping(pool, id)).await?,
         Some(at) => {
             let (_, mappings) = find_past_instance(database, &instance.to_string(), at).await?;
-            mappings.into_iter().find(|mapping| mapping.id == id)
+            mappings.into_iter().find(|mapping| mapping.id.0 == id)
         }
     };
     row.filter(|row| row.instance_id == instance).ok_or_else(|| Problem::not_found(WHAT))

@@ -28,10 +28,10 @@ use crate::{
     answer::{self, StatusOut},
     auth::{Admin, Reader},
     blobs::unusable,
-    context::RequestContext,
-    extract::{self, IfMatch, Text},
+    change::Change,
+    extract::{self, Text},
     problem::{Problem, ProblemKind, ProblemOut, is_disk_full},
-    services::{commands::Commands, replica::Database, wheels::Wheels},
+    services::{replica::Database, wheels::Wheels},
 };
 
 /// What it is called.
@@ -94,19 +94,13 @@ pub(crate) async fn wheel(
 #[utoipa::path(delete, path = "/api/v1/plugins/packages/{public_id}", tag = "plugins", security(("jwt" = [])), params(("public_id" = String, Path,)), operation_id = "uninstall_plugin_package",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn uninstall(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
     State(wheels): State<Wheels>,
     State(plugins): State<Plugins>,
-    Admin(user): Admin,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
+    change: Change<Admin>,
 ) -> Result<Response, Problem> {
-    let row = find(&database, &id).await?;
-    let metadata = context.metadata(user.actor(), "uninstall plugin package");
+    let row = find(&change.database, &change.id).await?;
     let command = PluginPackageCommand::Uninstall;
-    let written = commands.write::<PluginPackage>(row.id, version, &metadata, &command).await?;
+    let written = change.write::<PluginPackage>(row.id, "uninstall plugin package", &command).await?;
     forget(&wheels, &plugins, row.id, row.sha256.parse().ok()).await;
     let message = "Package successfully uninstalled. Restart the controllers that run its plugins.";
     Ok(answer::success(written, message))
@@ -150,12 +144,12 @@ pub(crate) async fn sweep(
     let digests = packages.into_iter().map(|package| package.sha256).collect();
     let swept = tokio::task::spawn_blocking(move || plugins.keep_only(&digests)).await;
     if let Ok(Err(error)) = swept {
-        tracing::warn!(%error, "unpacked wheels that nobody needs could not be deleted");
+        tracing::warn!(%error, "unpacked wheels that are not needed could not be deleted");
     }
     Ok(())
 }
 
-/// Whether a package of this id was uploaded so long ago that nobody sends it again.
+/// Whether a package of this id was uploaded so long ago that it is not sent again.
 fn is_old(id: Uuid, now: DateTime<Utc>) -> bool {
     let made = id.get_timestamp().and_then(|time| i64::try_from(time.to_unix().0).ok());
     made.and_then(|seconds| DateTime::from_timestamp(seconds, 0)).is_none_or(|made| now - made > SWEPT_AFTER)

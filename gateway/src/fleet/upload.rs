@@ -171,7 +171,7 @@ async fn install(
     let metadata = context.metadata(user.actor(), "install plugin package");
     let command = PluginPackageCommand::Install(new);
     let written = commands.write::<PluginPackage>(id, None, &metadata, &command).await;
-    // Whether it was installed is not known, if nobody answered: then the sweep finds out.
+    // Whether it was installed is not known, without an answer: then the sweep finds out.
     if written.as_ref().is_err_and(|rejection| rejection.kind != ErrorKind::Unavailable) {
         packages::forget(wheels, plugins, id, unpacked).await;
     }

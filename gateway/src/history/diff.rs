@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_differs_is_told_where_it_is() {
+    fn only_differences_are_shown_with_their_places() {
         let before =
             json!({"name": "a", "retry": {"max": 3, "pause": 5}, "events": ["x"], "gone": 1, "a/b~": null});
         let after = json!({"name": "a", "retry": {"max": 4, "pause": 5}, "events": ["x", "y"], "new": null, "a/b~": 2});
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_or_goes_is_told_as_a_whole() {
+    fn additions_and_removals_are_shown_as_a_whole() {
         let whole = json!({"name": "a"});
         let made = json!([{"op": "add", "path": "", "to": {"name": "a"}}]);
         assert_eq!(json!(diff(None, Some(whole.clone()))), made);

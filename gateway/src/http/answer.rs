@@ -26,7 +26,7 @@ pub(crate) struct NotStored;
 
 /// Says how consistent an answer to a write is.
 pub(crate) const CONSISTENCY: HeaderName = HeaderName::from_static("consistency");
-/// What it says while not every read model shows the write.
+/// Its text while not every read model shows the write.
 pub(crate) const EVENTUAL: HeaderValue = HeaderValue::from_static("eventual");
 const TOTAL_COUNT: HeaderName = HeaderName::from_static("x-total-count");
 

@@ -11,6 +11,7 @@ use axum::{
 };
 use signalbox_domain::kernel::{ErrorKind, FieldPointer, Rejection};
 use signalbox_messaging::BusError;
+use signalbox_projections::UnknownWord;
 
 mod body;
 
@@ -36,7 +37,7 @@ pub struct Problem {
     detail: String,
     /// Seconds after which it makes sense to try again.
     retry_after: Option<u64>,
-    /// What stands for the status in the document, for clients that ask how a job stands.
+    /// A word in place of the status in the document, for clients that ask for the state of a job.
     state: Option<&'static str>,
     /// The field of the body, query or form that is wrong, if it is one.
     pointer: Option<FieldPointer>,
@@ -261,7 +262,7 @@ impl Problem {
         problem
     }
 
-    /// Our fault; `error` goes to the log, not to the client.
+    /// Our fault; `error` is logged, and not shown to the client.
     pub fn internal(error: &dyn std::fmt::Display) -> Self {
         tracing::error!(%error, "a request failed");
         Self::new(ProblemKind::Internal, "internal", "internal server error")
@@ -300,6 +301,15 @@ impl From<BusError> for Problem {
     fn from(error: BusError) -> Self {
         tracing::error!(%error, "NATS does not answer");
         Self::unavailable("NATS does not answer: try again in a moment.")
+    }
+}
+
+impl From<UnknownWord> for Problem {
+    fn from(error: UnknownWord) -> Self {
+        tracing::error!(%error, "a row has a word of a newer version");
+        Self::unavailable(
+            "A newer version has written this resource, and the process that answers is older: try again in a moment.",
+        )
     }
 }
 

@@ -10,7 +10,7 @@ use serde::{
 };
 use serde_json::Value;
 use signalbox_documents::{Engine, OcrEngine as OcrEngineWord, OutputFormat as Format, Processor};
-use signalbox_domain::{automation, catalog, fleet, identity, monitoring, transfer};
+use signalbox_domain::{automation, catalog, extraction, fleet, identity, monitoring, transfer};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
@@ -143,7 +143,7 @@ word_sets! {
     /// Filter of a webhook subscription.
     WebhookFilter = ["channels", "labels", "jobs", "severity"];
     /// State of a delivery; `failed` when another attempt follows, `dead_letter` when none does.
-    DeliveryStatus = ["pending", "delivered", "failed", "dead_letter"];
+    DeliveryStatus = of::<automation::DeliveryStatus>();
     /// Direction of a plugin's channel, seen from the service.
     Direction = of::<fleet::Direction>();
     /// State of a plugin instance.
@@ -161,7 +161,7 @@ word_sets! {
     /// Step of processing an extracted text.
     TextProcessor = of::<Processor>();
     /// State of an extraction job; the last three are final.
-    ExtractionStatus = ["queued", "processing", "completed", "failed", "cancelled"];
+    ExtractionStatus = of::<extraction::ExtractionStatus>();
     /// The text is complete.
     Extracted = ["completed"];
     /// The job waits for a worker.

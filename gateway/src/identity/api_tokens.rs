@@ -176,7 +176,7 @@ pub(crate) async fn delete(
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find(&database, &id).await?;
-    if row.user_id != current.id.0 && current.role != Role::Admin {
+    if row.user_id != current.id && current.role != Role::Admin {
         return Err(Problem::forbidden());
     }
     let metadata = context.metadata(current.actor(), "revoke API token");

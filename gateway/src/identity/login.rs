@@ -8,7 +8,7 @@ use signalbox_config::Config;
 use signalbox_database::SharedServerClock;
 use signalbox_domain::{
     identity::{Session, SessionCommand, User, UserChanges, UserCommand},
-    kernel::{Actor, Decider, UserId},
+    kernel::{Actor, Decider},
 };
 use signalbox_event_store::stream_keys;
 use signalbox_projections::identity::{UserRow, queries};
@@ -214,7 +214,7 @@ pub(super) async fn log_in(
             .await?;
             // The check may have waited in line while the password changed. A change after the session has begun voids it.
             if !is_password_current(&services.database, &started.user).await? {
-                let metadata = context.metadata(Actor::User(UserId(started.user.id)), "end session");
+                let metadata = context.metadata(Actor::User(started.user.id), "end session");
                 services
                     .commands
                     .write::<Session>(context.resource, None, &metadata, &SessionCommand::End)
@@ -271,10 +271,10 @@ pub(super) async fn start_session(
     user: UserRow,
 ) -> Result<LoggedIn, Problem> {
     let (session, expires_at) = (context.resource, expiry(config, server_clock));
-    let command = SessionCommand::Start { user: UserId(user.id), expires_at };
-    let metadata = context.metadata(Actor::User(UserId(user.id)), "start session");
+    let command = SessionCommand::Start { user: user.id, expires_at };
+    let metadata = context.metadata(Actor::User(user.id), "start session");
     let written = commands.write::<Session>(session, None, &metadata, &command).await?;
-    let token = sign(keys, user.id, session, &user.role, expires_at)?;
+    let token = sign(keys, user.id.0, session, user.role.as_str(), expires_at)?;
     Ok(LoggedIn { token, expires_at, user, written })
 }
 
@@ -349,7 +349,7 @@ impl From<HashError> for Problem {
 
 impl From<UserRow> for UserOut {
     fn from(row: UserRow) -> Self {
-        Self { id: row.number, name: row.username, email: row.email, role: row.role }
+        Self { id: row.number, name: row.username, email: row.email, role: row.role.into() }
     }
 }
 

@@ -32,8 +32,8 @@ pub(super) async fn note_success(
     user: &UserRow,
 ) {
     let content = format!("{} logged in from {}.", user.username, address.0);
-    let metadata = context.metadata(Actor::User(UserId(user.id)), "log login");
-    write(commands, clock, &metadata, LogType::Info, content, Some(UserId(user.id))).await;
+    let metadata = context.metadata(Actor::User(user.id), "log login");
+    write(commands, clock, &metadata, LogType::Info, content, Some(user.id)).await;
 }
 
 /// Writes or counts a failed login. The given name is left out unless it is a user's: people type passwords into the wrong
@@ -47,7 +47,7 @@ pub(super) async fn note_failure(
     user: Option<&UserRow>,
 ) {
     let account =
-        user.map_or(Account::Unknown, |user| Account::Known { id: user.id, name: user.username.clone() });
+        user.map_or(Account::Unknown, |user| Account::Known { id: user.id.0, name: user.username.clone() });
     note(commands, clock, failed_logins, context, address, &account, "").await;
 }
 

@@ -15,12 +15,13 @@ use super::valid_password;
 use crate::{
     answer::{self, Page, StatusOut},
     auth::Admin,
+    change::Change,
     context::RequestContext,
     existence::{examples, judged},
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text},
+    extract::{EnvelopeParams, JsonBody, Params, Sort, Text},
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
-    resource::{Found, find, find_at, find_written},
+    resource::{Found, find_at, find_written},
     services::{auth::Passwords, commands::Commands, replica::Database},
 };
 
@@ -98,8 +99,8 @@ pub(crate) async fn list(
     Params(params): Params<UserParams>,
 ) -> Result<Json<Page<UserRecordOut>>, Problem> {
     let filter = UserFilter { role: params.role.map(Role::as_str), name: params.name };
-    let wanted = envelope.page()?;
-    let (rows, total) = database.read(|pool| queries::users(pool, &filter, sort.order(), wanted)).await?;
+    let page = envelope.page()?;
+    let (rows, total) = database.read(|pool| queries::users(pool, &filter, sort.order(), page)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
@@ -151,20 +152,15 @@ pub(crate) async fn create(
     responses((status = 200, body = UserRecordOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
     State(passwords): State<Passwords>,
-    Admin(current): Admin,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
+    change: Change<Admin>,
     JsonBody(changes): JsonBody<UserChangesIn>,
 ) -> Result<Response, Problem> {
     let UserChangesIn { email, username, password, role } = changes;
     if let Some(password) = &password {
         valid_password("password", password)?;
     }
-    let row = find::<UserRow>(&database, &id).await.map_err(|missing| {
+    let row = change.find::<UserRow>().await.map_err(|missing| {
         let (email, username) = (email.clone(), username.clone());
         let change = UserCommand::Change(UserChanges { email, username, role, password_hash: None });
         judged::<User>(missing, [examples::user(), change])
@@ -174,9 +170,8 @@ pub(crate) async fn update(
         None => None,
     };
     let command = UserCommand::Change(UserChanges { email, username, role, password_hash });
-    let metadata = context.metadata(current.actor(), "change user");
-    let written = commands.write::<User>(row.id, version, &metadata, &command).await?;
-    let row = find_written::<UserRow>(&database, &id, written).await?;
+    let written = change.write::<User>(row.id, "change user", &command).await?;
+    let row = find_written::<UserRow>(&change.database, &change.id, written).await?;
     Ok(answer::written(written, StatusCode::OK, None, &UserRecordOut::from(row)))
 }
 
@@ -184,17 +179,9 @@ pub(crate) async fn update(
 #[utoipa::path(delete, path = "/api/v1/users/{id}", tag = "users", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_user",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut)))]
-pub(crate) async fn delete(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
-    Admin(current): Admin,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
-) -> Result<Response, Problem> {
-    let row = find::<UserRow>(&database, &id).await?;
-    let metadata = context.metadata(current.actor(), "delete user");
-    let written = commands.write::<User>(row.id, version, &metadata, &UserCommand::Delete).await?;
+pub(crate) async fn delete(change: Change<Admin>) -> Result<Response, Problem> {
+    let row = change.find::<UserRow>().await?;
+    let written = change.write::<User>(row.id, "delete user", &UserCommand::Delete).await?;
     Ok(answer::success(written, "User successfully deleted."))
 }
 
@@ -212,8 +199,8 @@ impl From<UserRow> for UserRecordOut {
             public_id: row.id.to_string(),
             email: row.email,
             username: row.username,
-            admin: row.role == Role::Admin.as_str(),
-            role: row.role,
+            admin: row.role.is(Role::Admin),
+            role: row.role.into(),
             sso_provider: row.sso_provider,
             created_on: row.created_at.naive_utc(),
             registered_on: row.created_at,

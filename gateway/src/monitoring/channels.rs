@@ -19,9 +19,10 @@ use super::labels::LabelFilter;
 use crate::{
     answer::{self, Page, StatusOut},
     auth::{Reader, Writer},
+    change::Change,
     context::RequestContext,
     existence::{examples, judged},
-    extract::{EnvelopeParams, IfMatch, JsonBody, Numeric, Params, Sort, Text, key, not_null, present},
+    extract::{EnvelopeParams, JsonBody, Numeric, Params, Sort, Text, key, not_null, present},
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, changed, find, find_at, find_written, shown},
@@ -151,8 +152,8 @@ pub(crate) async fn list(
     LabelFilter(labels): LabelFilter,
 ) -> Result<Json<Page<EventOut>>, Problem> {
     let filter = ChannelFilter { kind: filter.r#type, name: filter.name, labels };
-    let wanted = params.page()?;
-    let (rows, total) = database.read(|pool| queries::channels(pool, &filter, sort.order(), wanted)).await?;
+    let page = params.page()?;
+    let (rows, total) = database.read(|pool| queries::channels(pool, &filter, sort.order(), page)).await?;
     Ok(Json(params.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
@@ -199,12 +200,7 @@ pub(crate) async fn create(
     responses((status = 200, body = EventOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
-    Writer(user): Writer,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
+    change: Change<Writer>,
     JsonBody(changes): JsonBody<EventChangesIn>,
 ) -> Result<Response, Problem> {
     let EventChangesIn { name, r#type, unit, min_value, max_value, labels, description, retention_days } =
@@ -223,12 +219,12 @@ pub(crate) async fn update(
         description,
         retention_days: retention_days.map(|given| given.map(Numeric::get)),
     });
-    let row = find::<ChannelRow>(&database, &id)
+    let row = change
+        .find::<ChannelRow>()
         .await
         .map_err(|missing| judged::<Channel>(missing, [examples::channel(), command.clone()]))?;
-    let metadata = context.metadata(user.actor(), "change channel");
-    let written = commands.write::<Channel>(row.id, version, &metadata, &command).await?;
-    changed::<ChannelRow>(&database, &id, written).await
+    let written = change.write::<Channel>(row.id, "change channel", &command).await?;
+    changed::<ChannelRow>(&change.database, &change.id, written).await
 }
 
 /// Delete an event; its datapoints stay, unless `values=true` deletes them for good, also of an event that was deleted before. Rules
@@ -236,27 +232,27 @@ pub(crate) async fn update(
 #[utoipa::path(delete, path = "/api/v1/events/{id}", tag = "events", security(("jwt" = [])), params(("id" = String, Path,), EventDeleteParams), operation_id = "delete_event",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn delete(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
-    Writer(user): Writer,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
+    change: Change<Writer>,
     Params(EventDeleteParams { values }): Params<EventDeleteParams>,
-    context: RequestContext,
 ) -> Result<Response, Problem> {
     let values = values.unwrap_or(false);
-    let row =
-        if values { find_ever(&database, &id).await? } else { find::<ChannelRow>(&database, &id).await? };
-    let watching = Watching { database: &database, commands: &commands, user: &user, context: &context };
+    let row = match values {
+        true => find_ever(&change.database, &change.id).await?,
+        false => change.find::<ChannelRow>().await?,
+    };
+    let watching = Watching {
+        database: &change.database,
+        commands: &change.commands,
+        user: &change.user,
+        context: &change.context,
+    };
     let mut disabled = Disabled::default();
     // The log is asked, not the read model, which may not show a version yet that makes this deletion fail: rules stay enabled then.
-    if is_at_version(&database, row.id, version).await? {
-        disabled = watching.disable_rules_on(&[row.id]).await?;
+    if is_at_version(&change.database, row.id.0, change.version).await? {
+        disabled = watching.disable_rules_on(&[row.id.0]).await?;
     }
-    let metadata = context.metadata(user.actor(), "delete channel");
-    let command = deletion(values);
-    let written = commands.write::<Channel>(row.id, version, &metadata, &command).await?;
-    watching.disable_late_rules(&[row.id], &mut disabled).await;
+    let written = change.write::<Channel>(row.id, "delete channel", &deletion(values)).await?;
+    watching.disable_late_rules(&[row.id.0], &mut disabled).await;
     Ok(answer::success(disabled.beside(written), "Event successfully deleted."))
 }
 
@@ -301,7 +297,7 @@ pub(crate) async fn optional_channel(
     id: Option<String>,
 ) -> Result<Option<ChannelId>, Problem> {
     let Some(id) = id.filter(|id| !id.trim().is_empty()) else { return Ok(None) };
-    Ok(Some(ChannelId(find::<ChannelRow>(database, id.trim()).await?.id)))
+    Ok(Some(find::<ChannelRow>(database, id.trim()).await?.id))
 }
 
 impl From<ChannelRow> for EventOut {
@@ -309,7 +305,7 @@ impl From<ChannelRow> for EventOut {
         Self {
             public_id: row.id.to_string(),
             name: row.name,
-            r#type: row.channel_type,
+            r#type: row.channel_type.into(),
             unit: row.unit.unwrap_or_default(),
             min_value: row.min_value,
             max_value: row.max_value,

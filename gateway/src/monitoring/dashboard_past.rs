@@ -15,13 +15,13 @@ use super::dashboard_views::{DashboardOut, WHAT, find_own, find_seen, show_at};
 use crate::{
     answer::{self, Page},
     auth::{Reader, Writer},
-    context::RequestContext,
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text},
+    change::Change,
+    extract::{EnvelopeParams, JsonBody, Params, Sort, Text},
     history::{RestoreIn, VersionOut, content, place, restoring},
     past::there,
     problem::{Problem, ProblemOut},
     resource::after_write,
-    services::{commands::Commands, replica::Database},
+    services::replica::Database,
 };
 
 /// The versions of a dashboard, newest first, each with what is different from the one before. Of versions that only its
@@ -38,7 +38,7 @@ pub(crate) async fn history(
 ) -> Result<Json<Page<VersionOut>>, Problem> {
     let page = envelope.page()?;
     let row = find_seen(&database, &user, &id).await?;
-    let is_own = row.owner_id == user.id.0;
+    let is_own = row.owner_id == user.id;
     let (versions, total) =
         register::history::<DashboardRow, _>(&database.primary, row.id, (sort.order(), page), |rows, id| {
             let (row, widgets) = rows.dashboard(id)?;
@@ -67,26 +67,21 @@ fn layout(row: DashboardRow, widgets: Vec<WidgetRow>) -> Option<Value> {
     responses((status = 200, body = DashboardOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn restore(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
-    Writer(user): Writer,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
+    change: Change<Writer>,
     JsonBody(RestoreIn { version: wanted }): JsonBody<RestoreIn>,
 ) -> Result<Response, Problem> {
-    let id = find_own(&database, &user, &id).await?.id;
-    let at = place::<DashboardRow>(&database, id, wanted).await?;
-    let (then, mut widgets) = there(WHAT, past_dashboard(&database.primary, id, at).await?)?;
-    let linked = widgets.iter().filter_map(|widget| widget.channel_id);
-    let living = queries::living_channels(&database.primary, linked).await?;
+    let id = find_own(&change.database, &change.user, &change.id).await?.id;
+    let at = place::<DashboardRow>(&change.database, id, wanted).await?;
+    let (then, mut widgets) = there(WHAT, past_dashboard(&change.database.primary, id, at).await?)?;
+    let linked = widgets.iter().filter_map(|widget| widget.channel_id.map(|id| id.0));
+    let living = queries::living_channels(&change.database.primary, linked).await?;
     for widget in &mut widgets {
-        widget.channel_id = widget.channel_id.filter(|channel| living.contains(channel));
+        widget.channel_id = widget.channel_id.filter(|channel| living.contains(&channel.0));
     }
-    let widgets = widgets.into_iter().filter_map(WidgetRow::placed).collect();
+    let widgets = widgets.into_iter().map(WidgetRow::placed).collect::<Result<_, _>>()?;
     let command = DashboardCommand::Restore { name: then.name, is_global: then.is_global, widgets };
-    let metadata = restoring(context.metadata(user.actor(), "restore dashboard"), wanted);
-    let written = commands.write::<Dashboard>(id, version, &metadata, &command).await?;
-    let (version, out) = after_write(|| show_at(&database, id, written.unseen)).await?;
+    let metadata = restoring(change.context.metadata(change.user.actor(), "restore dashboard"), wanted);
+    let written = change.commands.write::<Dashboard>(id, change.version, &metadata, &command).await?;
+    let (version, out) = after_write(|| show_at(&change.database, id, written.unseen)).await?;
     Ok(answer::changed(written, version, &out))
 }

@@ -76,7 +76,7 @@ pub(super) async fn find_seen(
     id: &str,
 ) -> Result<DashboardRow, Problem> {
     let row = find(database, id).await?;
-    if row.is_global || row.owner_id == user.id.0 { Ok(row) } else { Err(Problem::forbidden()) }
+    if row.is_global || row.owner_id == user.id { Ok(row) } else { Err(Problem::forbidden()) }
 }
 
 /// The dashboard `id`, if it is `who`'s to change. The owner of a dashboard never changes.
@@ -86,7 +86,7 @@ pub(super) async fn find_own(
     id: &str,
 ) -> Result<DashboardRow, Problem> {
     let row = find(database, id).await?;
-    if row.owner_id == user.id.0 { Ok(row) } else { Err(Problem::forbidden()) }
+    if row.owner_id == user.id { Ok(row) } else { Err(Problem::forbidden()) }
 }
 
 /// A dashboard as clients see it, and its version.
@@ -129,7 +129,7 @@ impl From<WidgetRow> for WidgetOut {
         let WidgetRow { id, widget_type, title, channel_id, x, y, w, h, config, .. } = row;
         Self {
             public_id: id.to_string(),
-            widget_type,
+            widget_type: widget_type.into(),
             title,
             event_public_id: channel_id.map(|channel| channel.to_string()),
             x,
@@ -153,7 +153,7 @@ pub(super) async fn find_past(
 ) -> Result<(i64, DashboardOut), Problem> {
     let id = key(WHAT, id)?;
     let (row, widgets) = there(WHAT, past_dashboard(&database.primary, id, at).await?)?;
-    if row.owner_id != user.id.0 {
+    if row.owner_id != user.id {
         let now = dashboards::dashboard(&database.primary, id).await?;
         let is_private = !row.is_global || !now.is_some_and(|now| now.is_global);
         if is_private {
@@ -174,7 +174,7 @@ async fn values(
     widgets: &[WidgetRow],
     at: At,
 ) -> Result<Vec<DatapointOut>, Problem> {
-    let channels: Vec<_> = widgets.iter().filter_map(|widget| widget.channel_id).collect();
+    let channels: Vec<_> = widgets.iter().filter_map(|widget| Some(widget.channel_id?.0)).collect();
     if channels.is_empty() {
         return Ok(Vec::new());
     }

@@ -12,9 +12,10 @@ use super::dashboard_views::{DashboardOut, find_own, find_past, find_seen, show,
 use crate::{
     answer::{self, Page, StatusOut},
     auth::{Reader, Writer},
+    change::Change,
     context::RequestContext,
     existence::{examples, judged},
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, not_null},
+    extract::{EnvelopeParams, JsonBody, Params, Sort, Text, not_null},
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
     resource::after_write,
@@ -73,9 +74,9 @@ pub(crate) async fn list(
     Params(params): Params<DashboardParams>,
 ) -> Result<Json<Page<DashboardOut>>, Problem> {
     let filter = DashboardFilter { name: params.name, is_global: params.is_global };
-    let wanted = envelope.page()?;
+    let page = envelope.page()?;
     let (rows, total) =
-        database.read(|pool| dashboards::dashboards(pool, user.id.0, &filter, sort.order(), wanted)).await?;
+        database.read(|pool| dashboards::dashboards(pool, user.id.0, &filter, sort.order(), page)).await?;
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
     let mut widgets = database.read(|pool| dashboards::widgets(pool, &ids)).await?;
     let data = rows.into_iter().map(|row| {
@@ -135,22 +136,16 @@ pub(crate) async fn create(
     responses((status = 200, body = DashboardOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
-    Writer(user): Writer,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
+    change: Change<Writer>,
     JsonBody(changes): JsonBody<DashboardChangesIn>,
 ) -> Result<Response, Problem> {
     let DashboardChangesIn { name, is_global } = changes;
     let command = DashboardCommand::Change { name, is_global };
-    let row = find_own(&database, &user, &id)
+    let row = find_own(&change.database, &change.user, &change.id)
         .await
         .map_err(|missing| judged::<Dashboard>(missing, [examples::dashboard(), command.clone()]))?;
-    let metadata = context.metadata(user.actor(), "change dashboard");
-    let written = commands.write::<Dashboard>(row.id, version, &metadata, &command).await?;
-    let (version, out) = after_write(|| show_at(&database, row.id, written.unseen)).await?;
+    let written = change.write::<Dashboard>(row.id, "change dashboard", &command).await?;
+    let (version, out) = after_write(|| show_at(&change.database, row.id, written.unseen)).await?;
     Ok(answer::changed(written, version, &out))
 }
 
@@ -158,16 +153,8 @@ pub(crate) async fn update(
 #[utoipa::path(delete, path = "/api/v1/dashboards/{id}", tag = "dashboards", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_dashboard",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut)))]
-pub(crate) async fn delete(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
-    Writer(user): Writer,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
-) -> Result<Response, Problem> {
-    let row = find_own(&database, &user, &id).await?;
-    let metadata = context.metadata(user.actor(), "delete dashboard");
-    let written = commands.write::<Dashboard>(row.id, version, &metadata, &DashboardCommand::Delete).await?;
+pub(crate) async fn delete(change: Change<Writer>) -> Result<Response, Problem> {
+    let row = find_own(&change.database, &change.user, &change.id).await?;
+    let written = change.write::<Dashboard>(row.id, "delete dashboard", &DashboardCommand::Delete).await?;
     Ok(answer::success(written, "Dashboard successfully deleted."))
 }

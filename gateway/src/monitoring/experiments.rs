@@ -2,10 +2,7 @@ use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use signalbox_domain::{
-    kernel::Metadata,
-    monitoring::{Experiment, ExperimentCommand, NewExperiment},
-};
+use signalbox_domain::monitoring::{Experiment, ExperimentCommand, NewExperiment};
 use signalbox_projections::monitoring::experiments::{self, ExperimentFilter, ExperimentRow};
 use sqlx::PgPool;
 use utoipa::{IntoParams, ToSchema};
@@ -14,12 +11,13 @@ use uuid::Uuid;
 use crate::{
     answer::{self, Page, StatusOut},
     auth::{Reader, Writer},
+    change::Change,
     context::RequestContext,
     existence::{examples, judged},
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, not_null},
+    extract::{EnvelopeParams, JsonBody, Params, Sort, Text, not_null},
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
-    resource::{Found, Shown, changed, created, find, find_at, shown},
+    resource::{Found, Shown, changed, created, find_at, shown},
     services::{commands::Commands, replica::Database},
 };
 
@@ -92,9 +90,9 @@ pub(crate) async fn list(
     let ExperimentParams { name, status, from, to } = params;
     let running = status.map(|status| status == Status::Running);
     let filter = ExperimentFilter { name, running, from, to };
-    let wanted = envelope.page()?;
+    let page = envelope.page()?;
     let (rows, total) =
-        database.read(|pool| experiments::experiments(pool, &filter, sort.order(), wanted)).await?;
+        database.read(|pool| experiments::experiments(pool, &filter, sort.order(), page)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
 }
 
@@ -131,15 +129,10 @@ pub(crate) async fn create(
     responses((status = 200, body = ExperimentOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
-    Writer(user): Writer,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
+    change: Change<Writer>,
     JsonBody(changes): JsonBody<ExperimentChangesIn>,
 ) -> Result<Response, Problem> {
-    let row = find::<ExperimentRow>(&database, &id).await.map_err(|missing| match &changes.name {
+    let row = change.find::<ExperimentRow>().await.map_err(|missing| match &changes.name {
         Some(name) => {
             let rename = ExperimentCommand::Rename { name: name.clone() };
             judged::<Experiment>(missing, [examples::experiment(), rename])
@@ -147,63 +140,36 @@ pub(crate) async fn update(
         None => missing,
     })?;
     let command = ExperimentCommand::Rename { name: changes.name.unwrap_or_else(|| row.name.clone()) };
-    change(
-        &database,
-        &commands,
-        row.id,
-        version,
-        &context.metadata(user.actor(), "rename experiment"),
-        command,
-    )
-    .await
+    write(change, row, "rename experiment", command).await
 }
 
 /// Stop an experiment.
 #[utoipa::path(put, path = "/api/v1/experiments/{id}/stop", tag = "experiments", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "stop_experiment",
     responses((status = 200, body = ExperimentOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut)))]
-pub(crate) async fn stop(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
-    Writer(user): Writer,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
-) -> Result<Response, Problem> {
-    let row = find::<ExperimentRow>(&database, &id).await?;
-    let metadata = context.metadata(user.actor(), "stop experiment");
-    change(&database, &commands, row.id, version, &metadata, ExperimentCommand::Stop).await
+pub(crate) async fn stop(change: Change<Writer>) -> Result<Response, Problem> {
+    let row = change.find::<ExperimentRow>().await?;
+    write(change, row, "stop experiment", ExperimentCommand::Stop).await
 }
 
 /// Delete an experiment, and stop it before if it runs. Its datapoints stay.
 #[utoipa::path(delete, path = "/api/v1/experiments/{id}", tag = "experiments", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_experiment",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut)))]
-pub(crate) async fn delete(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
-    Writer(user): Writer,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
-) -> Result<Response, Problem> {
-    let row = find::<ExperimentRow>(&database, &id).await?;
-    let metadata = context.metadata(user.actor(), "delete experiment");
-    let written =
-        commands.write::<Experiment>(row.id, version, &metadata, &ExperimentCommand::Delete).await?;
+pub(crate) async fn delete(change: Change<Writer>) -> Result<Response, Problem> {
+    let row = change.find::<ExperimentRow>().await?;
+    let written = change.write::<Experiment>(row.id, "delete experiment", &ExperimentCommand::Delete).await?;
     Ok(answer::success(written, "Experiment successfully deleted."))
 }
 
-async fn change(
-    database: &Database,
-    commands: &Commands,
-    id: Uuid,
-    version: Option<i64>,
-    metadata: &Metadata,
+async fn write(
+    change: Change<Writer>,
+    row: ExperimentRow,
+    purpose: &str,
     command: ExperimentCommand,
 ) -> Result<Response, Problem> {
-    let written = commands.write::<Experiment>(id, version, metadata, &command).await?;
-    changed::<ExperimentRow>(database, &id.to_string(), written).await
+    let written = change.write::<Experiment>(row.id, purpose, &command).await?;
+    changed::<ExperimentRow>(&change.database, &change.id, written).await
 }
 
 impl Found for ExperimentRow {

@@ -11,16 +11,17 @@ use uuid::Uuid;
 use crate::{
     answer::Page,
     auth::{Reader, Writer},
+    change::Change,
     context::RequestContext,
     existence::{examples, judged},
-    extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, not_null, wanted},
+    extract::{EnvelopeParams, JsonBody, Params, Sort, Text, not_null, wanted},
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
-    resource::{Found, Shown, changed, created, find, find_at, shown},
+    resource::{Found, Shown, changed, created, find_at, shown},
     services::{commands::Commands, replica::Database},
 };
 
-/// What entries come from that say nothing else.
+/// The source of entries that name none.
 const DEFAULT_SOURCE: &str = "api";
 
 /// A log entry. Two of its fields have a second name, by which some clients know them.
@@ -185,29 +186,24 @@ pub(crate) async fn create(
     responses((status = 200, body = LogEntryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn update(
-    State(database): State<Database>,
-    State(commands): State<Commands>,
-    Writer(current): Writer,
-    IfMatch(version): IfMatch,
-    Text(id): Text,
-    context: RequestContext,
+    change: Change<Writer>,
     JsonBody(changes): JsonBody<LogEntryChangesIn>,
 ) -> Result<Response, Problem> {
     let LogEntryChangesIn { status, status_type, content, r#type, logging_type, source } = changes;
     let status = status.or(status_type).or(if content.is_none() { Some(LogStatus::Read) } else { None });
     let command = LogEntryCommand::Change { status, content };
-    let row = find::<LogEntryRow>(&database, &id)
+    let row = change
+        .find::<LogEntryRow>()
         .await
         .map_err(|missing| judged::<LogEntry>(missing, [examples::log_entry(), command.clone()]))?;
     for (field, given) in
         [("type", r#type.map(LogType::as_str)), ("logging_type", logging_type.map(LogType::as_str))]
     {
-        Problem::unless_kept(field, "log entry", &row.log_type, given)?;
+        Problem::unless_kept(field, "log entry", row.log_type.as_str(), given)?;
     }
     Problem::unless_kept("source", "log entry", &row.source, source.as_deref().map(str::trim))?;
-    let metadata = context.metadata(current.actor(), "change log entry");
-    let written = commands.write::<LogEntry>(row.id, version, &metadata, &command).await?;
-    changed::<LogEntryRow>(&database, &id, written).await
+    let written = change.write::<LogEntry>(row.id, "change log entry", &command).await?;
+    changed::<LogEntryRow>(&change.database, &change.id, written).await
 }
 
 impl Found for LogEntryRow {
@@ -231,10 +227,10 @@ impl From<LogEntryRow> for LogEntryOut {
     fn from(row: LogEntryRow) -> Self {
         Self {
             public_id: row.id.to_string(),
-            r#type: row.log_type.clone(),
-            logging_type: row.log_type,
-            status: row.status.clone(),
-            status_type: row.status,
+            r#type: row.log_type.to_string(),
+            logging_type: row.log_type.into(),
+            status: row.status.to_string(),
+            status_type: row.status.into(),
             content: row.content,
             source: row.source,
             created_on: row.created_at,

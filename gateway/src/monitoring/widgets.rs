@@ -163,17 +163,22 @@ pub(crate) async fn update(
         let change = DashboardCommand::ChangeWidget { widget, changes: changes.clone() };
         judged::<Dashboard>(missing, examples::widget(widget).into_iter().chain([change]))
     })?;
-    Problem::unless_kept("widget_type", "widget", &widget.widget_type, widget_type.map(WidgetType::as_str))?;
+    Problem::unless_kept(
+        "widget_type",
+        "widget",
+        widget.widget_type.as_str(),
+        widget_type.map(WidgetType::as_str),
+    )?;
     let channel = match event_public_id {
         Some(id) => Some(optional_channel(&database, id).await?),
         None => None,
     };
     let changes = WidgetChanges { channel, ..changes };
     let metadata = context.metadata(user.actor(), "change widget");
-    let command = DashboardCommand::ChangeWidget { widget: WidgetId(widget.id), changes };
+    let command = DashboardCommand::ChangeWidget { widget: widget.id, changes };
     let written = commands.write::<Dashboard>(dashboard.id, version, &metadata, &command).await?;
-    let out =
-        WidgetOut::from(after_write(|| find_at(&database, dashboard.id, widget.id, written.unseen)).await?);
+    let shown = after_write(|| find_at(&database, dashboard.id, widget.id.0, written.unseen)).await?;
+    let out = WidgetOut::from(shown);
     Ok(answer::written(written, StatusCode::OK, None, &out))
 }
 
@@ -193,7 +198,7 @@ pub(crate) async fn delete(
     let dashboard = find_own(&database, &user, &id).await?;
     let widget = find(&database, dashboard.id, &widget_id).await?;
     let metadata = context.metadata(user.actor(), "remove widget");
-    let command = DashboardCommand::RemoveWidget { widget: WidgetId(widget.id) };
+    let command = DashboardCommand::RemoveWidget { widget: widget.id };
     let written = commands.write::<Dashboard>(dashboard.id, version, &metadata, &command).await?;
     Ok(answer::success(written, "Widget successfully deleted."))
 }
@@ -214,7 +219,7 @@ async fn find_at(
         None => database.read(|pool| dashboards::widget(pool, id)).await?,
         Some(at) => {
             let (_, widgets) = there("Dashboard", past_dashboard(&database.primary, dashboard, at).await?)?;
-            widgets.into_iter().find(|widget| widget.id == id)
+            widgets.into_iter().find(|widget| widget.id.0 == id)
         }
     };
     row.filter(|row| row.dashboard_id == dashboard).ok_or_else(missing)

@@ -46,7 +46,7 @@ const BYTES: [&str; 6] = [
     "image/png",
 ];
 
-/// What the description says of the whole.
+/// The description's text about the whole.
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Signalbox", description = "Files, sensors and documents on one event log."),

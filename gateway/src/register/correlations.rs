@@ -114,7 +114,7 @@ impl From<TracedDelivery> for ToldOut {
         Self {
             public_id: told.id.to_string(),
             webhook_public_id: told.webhook_id.to_string(),
-            status: told.status,
+            status: told.status.into(),
             attempts: told.attempts,
             response_code: told.response_code,
             last_error: told.last_error,

@@ -157,12 +157,12 @@ impl Catalog {
     fn take_in(&mut self, row: ChannelRow) {
         let (labels, is_deleted) = (row.labels.0, row.deleted_at.is_some());
         let channel = Arc::new(KnownChannel {
-            id: row.id,
+            id: row.id.0,
             public_id: row.id.to_string(),
             number: row.number,
             name: row.name,
             unit: row.unit,
-            is_made_for_series: !is_deleted && is_made_for_series(row.id, &labels),
+            is_made_for_series: !is_deleted && is_made_for_series(row.id.0, &labels),
             labels: Arc::new(labels),
             is_deleted,
         });
@@ -264,6 +264,10 @@ impl Catalogs {
 mod tests {
     use std::time::Instant;
 
+    use signalbox_domain::{
+        kernel::{ChannelId, UserId},
+        monitoring::ChannelType,
+    };
     use sqlx::types::Json;
 
     use super::*;
@@ -280,11 +284,11 @@ mod tests {
     fn row(number: i32, id: Uuid, labels: &Labels) -> ChannelRow {
         let now = DateTime::UNIX_EPOCH;
         ChannelRow {
-            id,
+            id: ChannelId(id),
             number,
-            owner_id: Uuid::nil(),
+            owner_id: UserId(Uuid::nil()),
             name: number.to_string(),
-            channel_type: "sensor".to_owned(),
+            channel_type: ChannelType::Sensor.into(),
             unit: None,
             min_value: None,
             max_value: None,

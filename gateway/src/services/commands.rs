@@ -52,7 +52,7 @@ impl Commands {
     }
 
     /// Waits for the bus. A message sent without it would stay in the client until the bus is back, and be carried
-    /// out long after its sender was told to retry.
+    /// out long after its sender was asked to retry.
     pub(crate) async fn reach_bus(&self) -> Result<(), Rejection> {
         let mut connections = self.bus.connections();
         let deadline = Instant::now() + BUS_TIMEOUT;

@@ -139,9 +139,9 @@ impl Inner {
         let (least, mut excess) = (*least, self.buckets.len() - kept);
         // Several may be as full as the one at the limit.
         self.buckets.retain(|_, bucket| {
-            let goes = bucket.fill() >= least && excess > 0;
-            excess -= usize::from(goes);
-            !goes
+            let is_removed = bucket.fill() >= least && excess > 0;
+            excess -= usize::from(is_removed);
+            !is_removed
         });
     }
 }

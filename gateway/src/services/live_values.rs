@@ -244,9 +244,9 @@ async fn follow_once<M: Clone + From<String>>(
                 *reached = (*reached).max(row.position);
             }
             Ok(Some(row)) => {
-                let begins = !values.has_gathered();
+                let is_first = !values.has_gathered();
                 *reached = take_row(values, source, row, *reached).await?;
-                if begins {
+                if is_first {
                     frame_at = Instant::now() + GATHER + GATHER_PER_SOCKET * sockets;
                 }
             }

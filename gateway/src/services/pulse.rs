@@ -17,13 +17,13 @@ const MEMORY: Duration = Duration::from_millis(800);
 /// How long the list of faults is remembered.
 const FAULTS_MEMORY: Duration = Duration::from_millis(800);
 
-/// What health remembers: it is asked by everybody, without limits, and must cost next to nothing.
+/// The memory of health checks: anybody asks for them, without limits, so they must cost next to nothing.
 #[derive(Debug)]
 pub(crate) struct Pulse {
     pool: PgPool,
     clock: Clock,
     started: Duration,
-    /// Whoever comes while it is being looked up waits for the answer.
+    /// Requests that arrive while it is being looked up wait for the answer.
     newest: Mutex<Option<Newest>>,
     faults_read_at: Mutex<Option<Instant>>,
     /// Those known last; none before the first answer.

@@ -82,9 +82,9 @@ impl Replica {
 
     /// Waits until reads there can no longer miss anything written before this call; false if that takes too long.
     pub(crate) async fn shows_all(&self) -> bool {
-        let (tell, told) = oneshot::channel();
-        match self.waiting.send(tell).await {
-            Ok(()) => told.await.unwrap_or(false),
+        let (sender, shown) = oneshot::channel();
+        match self.waiting.send(sender).await {
+            Ok(()) => shown.await.unwrap_or(false),
             Err(_) => false,
         }
     }
@@ -206,9 +206,9 @@ impl Follower {
                 return;
             }
             let shown = self.catch_up().await;
-            for tell in waiting.drain(..) {
+            for sender in waiting.drain(..) {
                 // The writer may have been dropped.
-                let _ = tell.send(shown);
+                let _ = sender.send(shown);
             }
         }
     }
@@ -224,7 +224,7 @@ impl Follower {
             }
         };
         loop {
-            let pause = match within(ANSWER, has_replayed(&mut self.replica, &end)).await {
+            let delay = match within(ANSWER, has_replayed(&mut self.replica, &end)).await {
                 Ok(true) => {
                     self.standing.note_caught_up(begun);
                     return true;
@@ -241,7 +241,7 @@ impl Follower {
             if self.standing.is_abandoned() {
                 return true;
             }
-            sleep(pause).await;
+            sleep(delay).await;
         }
     }
 }

@@ -5,12 +5,10 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use signalbox_clock::Clock;
-use signalbox_domain::{
-    kernel::AgentId,
-    transfer::{Agent, AgentCommand, AgentProfile, AgentType, NewAgent},
-};
+use signalbox_domain::transfer::{Agent, AgentCommand, AgentProfile, AgentType, NewAgent};
 use signalbox_messaging::{MailMessage, Mailbox, Wakeup};
 use signalbox_projections::{
+    UnknownWord,
     register::{At, past},
     transfer::{
         AgentRow,
@@ -128,8 +126,8 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let AgentFilter { status, r#type, name } = filter;
     let filter = Filter { status, kind: r#type, name, ..Filter::default() };
-    let wanted = page.page()?;
-    let (rows, total) = database.read(|pool| queries::agents(pool, &filter, sort.order(), wanted)).await?;
+    let page = page.page()?;
+    let (rows, total) = database.read(|pool| queries::agents(pool, &filter, sort.order(), page)).await?;
     Ok(answer::list(total, &rows.into_iter().map(AgentOut::from).collect::<Vec<_>>()))
 }
 
@@ -195,8 +193,8 @@ pub(crate) async fn update(
             let update = AgentCommand::Update(AgentProfile { name, description, ..AgentProfile::default() });
             judged::<Agent>(missing, [examples::agent(), update])
         })?;
-        let (key, version) = (row.id, newest.version(row.version));
-        let command = AgentCommand::Update(changed_profile(row, changes.clone()));
+        let (key, version) = (row.id.0, newest.version(row.version));
+        let command = AgentCommand::Update(changed_profile(row, changes.clone())?);
         let written = commands.write::<Agent>(key, version, &metadata, &command).await;
         if let Some(written) = newest.judge::<Agent>(&gate, key, written).await? {
             break (key, written);
@@ -222,9 +220,9 @@ pub(crate) async fn delete(
 ) -> Result<Response, Problem> {
     let row = find(&database, id).await?;
     let metadata = context.metadata(user.actor(), "delete agent");
-    match commands.write::<Agent>(row.id, version, &metadata, &AgentCommand::Delete).await {
+    match commands.write::<Agent>(row.id.0, version, &metadata, &AgentCommand::Delete).await {
         Ok(written) => {
-            if let Err(error) = mailbox.remove(AgentId(row.id)).await {
+            if let Err(error) = mailbox.remove(row.id).await {
                 tracing::warn!(%error, agent = row.number, "the mailbox of a deleted agent stays until it expires");
             }
             Ok(answer::deleted(written))
@@ -246,7 +244,7 @@ pub(crate) async fn test(
     _: Admin,
     Number(id): Number,
 ) -> Result<Json<TestOut>, Problem> {
-    let agent = AgentId(find(&database, id).await?.id);
+    let agent = find(&database, id).await?.id;
     let request_id = clock.new_id().to_string();
     let key = format!("test.{request_id}");
     let mut wakeups = wakeups.subscribe();
@@ -270,17 +268,16 @@ pub(crate) async fn test(
     Ok(Json(TestOut { connected, round_trip_ms }))
 }
 
-fn changed_profile(row: AgentRow, changes: AgentChangesIn) -> AgentProfile {
-    let kind = if row.agent_type == "client" { AgentType::Client } else { AgentType::Server };
-    AgentProfile {
+fn changed_profile(row: AgentRow, changes: AgentChangesIn) -> Result<AgentProfile, UnknownWord> {
+    Ok(AgentProfile {
         name: changes.name.unwrap_or(row.name),
-        kind: changes.r#type.unwrap_or(kind),
+        kind: changes.r#type.map_or_else(|| row.agent_type.known(), Ok)?,
         description: changes.description.unwrap_or(row.description),
-    }
+    })
 }
 
 async fn in_use(database: &Database, agent: &AgentRow) -> Result<Problem, Problem> {
-    let jobs = database.read(|pool| queries::jobs_of_agent(pool, agent.id)).await?;
+    let jobs = database.read(|pool| queries::jobs_of_agent(pool, agent.id.0)).await?;
     let names = jobs.iter().map(|(number, name)| format!("{number} ({name})")).collect::<Vec<_>>().join(", ");
     let detail = format!("jobs use this agent: {names}; delete or change them first");
     Ok(Problem::new(ProblemKind::Conflict, "agent_in_use", detail))
@@ -300,7 +297,7 @@ async fn find_written(database: &Database, id: Uuid, unseen: Option<At>) -> Resu
 
 async fn find_past(database: &Database, number: i64, at: At) -> Result<AgentRow, Problem> {
     let id = match queries::agent(&database.primary, number).await? {
-        Some(row) => row.id,
+        Some(row) => row.id.0,
         None => queries::removed_agent(&database.primary, number).await?.ok_or_else(missing)?,
     };
     there("Agent", past(&database.primary, id, at).await?)
@@ -315,14 +312,14 @@ impl From<AgentRow> for AgentOut {
         Self {
             id: row.number,
             name: row.name,
-            r#type: row.agent_type,
+            r#type: row.agent_type.into(),
             description: row.description,
             status: row.status,
             version: row.version_text,
             hostname: row.hostname,
             system: row.system,
             ip_address: row.ip_address,
-            transport_mode: row.transport_mode,
+            transport_mode: row.transport_mode.map(String::from),
             last_seen: row.last_seen,
             warning: row.warning,
             created_at: row.created_at,

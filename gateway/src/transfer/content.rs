@@ -50,7 +50,7 @@ pub(crate) async fn upload_content(
         let detail = "the file of this transfer is uploaded by its source agent";
         return Err(Problem::conflict("wrong_source", detail));
     }
-    if !matches!(row.known_phase(), Phase::Dispatched | Phase::Uploading) {
+    if !matches!(row.phase.known()?, Phase::Dispatched | Phase::Uploading) {
         return Err(gone());
     }
     match Upload::new(&services, Sender::Owner(user.actor()), row, name.clone()).run(request).await? {

@@ -21,7 +21,7 @@ use futures::{Stream, StreamExt};
 use serde::Deserialize;
 use signalbox_blob_store::{BlobKey, BlobStore};
 use signalbox_clock::Clock;
-use signalbox_domain::transfer::{Leg, Phase, Transfer, TransferCommand, TransportMode};
+use signalbox_domain::transfer::{Leg, Phase, Transfer, TransferCommand, TransferStatus, TransportMode};
 use signalbox_messaging::{Bus, Wakeup};
 use signalbox_projections::{
     Lookup,
@@ -89,11 +89,11 @@ pub(crate) async fn download(
             whole_tree(&services.database, &services.blobs, &services.wakeups, work, row, &asked).await
         }
         (false, None) => {
-            let file = queries::transfer_files(&services.database.primary, row.id, 1).await?.pop();
+            let file = queries::transfer_files(&services.database.primary, row.id.0, 1).await?.pop();
             one_file(&services, &peer, work, row, file, &asked).await
         }
         (_, Some(name)) => {
-            let file = queries::transfer_file(&services.database.primary, row.id, &name).await?;
+            let file = queries::transfer_file(&services.database.primary, row.id.0, &name).await?;
             one_file(&services, &peer, work, row, file, &asked).await
         }
     }
@@ -111,7 +111,7 @@ async fn downloadable(
     loop {
         let row =
             queries::transfer_of_agent(&database.primary, auth.agent.0, number).await?.ok_or_else(missing)?;
-        match row.known_phase() {
+        match row.phase.known()? {
             // The agent may have been asked before the read model shows it.
             Phase::Queued | Phase::Dispatched | Phase::Uploading if Instant::now() < deadline => {
                 sleep(Duration::from_millis(20)).await;
@@ -127,9 +127,11 @@ async fn downloadable(
 
 /// Staged bytes can be read until they are deleted, also again after the transfer has ended.
 pub(super) fn readable(row: &TransferRow) -> Result<(), Problem> {
-    match row.known_phase() {
+    match row.phase.known()? {
         Phase::Staged | Phase::Downloading => Ok(()),
-        Phase::Done if row.sha256.is_some() && !row.cleaned && row.status != "cancelled" => Ok(()),
+        Phase::Done if row.sha256.is_some() && !row.cleaned && !row.status.is(TransferStatus::Cancelled) => {
+            Ok(())
+        }
         Phase::Done => Err(Problem::not_found("File")),
         _ => Err(gone()),
     }
@@ -137,12 +139,12 @@ pub(super) fn readable(row: &TransferRow) -> Result<(), Problem> {
 
 /// Tells the log that the destination has begun to download, before the first byte goes out.
 pub(super) async fn begin(clock: &Clock, bus: &Bus, peer: &Peer, row: &TransferRow) -> Result<(), Problem> {
-    if row.known_phase() != Phase::Staged || row.destination_agent_id != peer.auth.agent.0 {
+    if !row.phase.is(Phase::Staged) || row.destination_agent_id != peer.auth.agent {
         return Ok(());
     }
     let command =
         TransferCommand::Progress { leg: Leg::Download, bytes: 0, total: row.size.map(i64::unsigned_abs) };
-    bus.send::<Transfer>(row.id, None, &peer::metadata(clock, peer), &command).await?;
+    bus.send::<Transfer>(row.id.0, None, &peer::metadata(clock, peer), &command).await?;
     Ok(())
 }
 
@@ -164,11 +166,10 @@ async fn one_file(
             return Ok(refused);
         }
     };
-    let key = BlobKey::new(row.id, &file.name);
+    let key = BlobKey::new(row.id.0, &file.name);
     let (_, bytes) = services.blobs.read(&key, range.clone()).await.map_err(blob_problem)?;
     let length = range.as_ref().map_or(size, |range| range.end - range.start);
-    let reports =
-        row.destination_agent_id == peer.auth.agent.0 && !row.is_tree() && row.known_phase() != Phase::Done;
+    let reports = row.destination_agent_id == peer.auth.agent && !row.is_tree() && !row.phase.is(Phase::Done);
     let body = (!row.is_tree()).then(|| requests::Body::new(services, peer, row.number, Leg::Download));
     let bytes = cut_when_stopped(services.wakeups.clone(), work, body, &row, asked.exchange(), bytes);
     let offset = range.as_ref().map_or(0, |range| range.start);
@@ -204,8 +205,8 @@ async fn whole_tree(
     row: TransferRow,
     asked: &Asked,
 ) -> Result<Response, Problem> {
-    let files = queries::transfer_files(&database.primary, row.id, MAX_ENTRIES).await?;
-    let tar = tar_stream(blobs.clone(), row.id, files);
+    let files = queries::transfer_files(&database.primary, row.id.0, MAX_ENTRIES).await?;
+    let tar = tar_stream(blobs.clone(), row.id.0, files);
     let bytes = cut_when_stopped(wakeups.clone(), work, None, &row, asked.exchange(), tar);
     let mut response = Body::from_stream(bytes).into_response();
     insert(response.headers_mut(), header::CONTENT_TYPE, "application/x-tar");
@@ -269,7 +270,7 @@ fn cut_when_stopped(
     exchange: Option<Exchange>,
     bytes: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
-    let id = row.id;
+    let id = row.id.0;
     let stop = async move {
         let _body = body;
         tokio::select! {
@@ -301,7 +302,7 @@ fn report(
 ) -> (Arc<AtomicU64>, DropGuard) {
     let (sent, end) = (Arc::new(AtomicU64::new(offset)), CancellationToken::new());
     let (counted, ended) = (sent.clone(), end.clone());
-    let (services, peer, id) = (services.clone(), peer.clone(), row.id);
+    let (services, peer, id) = (services.clone(), peer.clone(), row.id.0);
     let progress = Counted::new(row, Leg::Download, row.size.map(i64::unsigned_abs));
     tokio::spawn(async move {
         progress.begin(&services.clock, &services.bus, &peer.auth.actor(), offset).await;
@@ -353,7 +354,7 @@ impl Drop for Counter {
 
 async fn is_over(transfers: &Lookup<TransferRow>, id: Uuid) -> bool {
     let row = transfers.get(id).await;
-    row.is_ok_and(|row| row.is_none_or(|row| row.known_phase() != Phase::Downloading))
+    row.is_ok_and(|row| row.is_none_or(|row| !row.phase.is(Phase::Downloading)))
 }
 
 fn counted(

@@ -20,7 +20,7 @@ use crate::{
     transfer::services::TransferServices,
 };
 
-/// What is different although nobody changed it.
+/// Fields that change without a user.
 const BY_ITSELF: [&str; 4] = ["last_run", "next_run", "last_transfer_id", "updated_at"];
 
 /// The versions of a job, newest first, each with what is different from the one before. Runs are not among them.
@@ -36,7 +36,7 @@ pub(crate) async fn history(
     let page = page.page()?;
     let row = find(&database, user.id, id).await?;
     let (versions, total) =
-        register::history::<JobRow, _>(&database.primary, row.id, (sort.order(), page), |rows, id| {
+        register::history::<JobRow, _>(&database.primary, row.id.0, (sort.order(), page), |rows, id| {
             content(&JobOut::new(JobRow::of(rows, id)?.clone(), user.number), &BY_ITSELF)
         })
         .await?;
@@ -55,8 +55,8 @@ pub(crate) async fn restore(
     context: RequestContext,
     JsonBody(RestoreIn { version: wanted }): JsonBody<RestoreIn>,
 ) -> Result<Response, Problem> {
-    let key = find(&services.database, user.id, id).await?.id;
-    let spec = earlier::<JobRow>(&services.database, "Job", key, wanted).await?.to_spec();
+    let key = find(&services.database, user.id, id).await?.id.0;
+    let spec = earlier::<JobRow>(&services.database, "Job", key, wanted).await?.settings.to_spec()?;
     let agents = [
         ("source_agent_id", spec.source_agent.number),
         ("destination_agent_id", spec.destination_agent.number),

@@ -186,9 +186,9 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let JobFilter { status, r#type, name, agent_id } = filter;
     let filter = Filter { status, kind: r#type, name, agent: agent_id, ..Filter::default() };
-    let wanted = page.page()?;
+    let page = page.page()?;
     let (rows, total) =
-        database.read(|pool| queries::jobs(pool, user.id.0, &filter, sort.order(), wanted)).await?;
+        database.read(|pool| queries::jobs(pool, user.id.0, &filter, sort.order(), page)).await?;
     let rows: Vec<_> = rows.into_iter().map(|row| JobOut::new(row, user.number)).collect();
     Ok(answer::list(total, &rows))
 }
@@ -250,7 +250,7 @@ pub(crate) async fn update(
             let update = JobCommand::Update(changes.clone().made_to(examples::job_spec()));
             judged::<Job>(missing, [examples::job(), update])
         })?;
-        let (key, version) = (row.id, newest.version(row.version));
+        let (key, version) = (row.id.0, newest.version(row.version));
         let command = JobCommand::Update(respecify(&services.agent_keys, row, changes.clone()).await?);
         let written = services.commands.write::<Job>(key, version, &metadata, &command).await;
         if let Some(written) = newest.judge::<Job>(&services.gate, key, written).await? {
@@ -275,7 +275,7 @@ pub(crate) async fn delete(
 ) -> Result<Response, Problem> {
     let row = find(&database, user.id, id).await?;
     let metadata = context.metadata(user.actor(), "delete job");
-    let written = commands.write::<Job>(row.id, version, &metadata, &JobCommand::Delete).await?;
+    let written = commands.write::<Job>(row.id.0, version, &metadata, &JobCommand::Delete).await?;
     Ok(answer::deleted(written))
 }
 
@@ -292,8 +292,12 @@ pub(crate) async fn run(
 ) -> Result<Response, Problem> {
     let job = find(&database, user.id, id).await?;
     let metadata = context.metadata(user.actor(), "run job");
-    let command =
-        TransferCommand::Request(NewTransfer::of_job(job.reference(), user.id, &job.to_spec(), None));
+    let command = TransferCommand::Request(NewTransfer::of_job(
+        job.reference(),
+        user.id,
+        &job.settings.to_spec()?,
+        None,
+    ));
     let written = commands.write::<Transfer>(context.resource, None, &metadata, &command).await?;
     transfers::created(&database, &transfers, written, context.resource, user.number).await
 }
@@ -319,11 +323,11 @@ async fn specify(agent_keys: &AgentKeys, job: JobIn) -> Result<JobSpec, Problem>
 }
 
 async fn respecify(agent_keys: &AgentKeys, row: JobRow, changes: JobChangesIn) -> Result<JobSpec, Problem> {
-    let source = changes.source_agent_id.unwrap_or(row.source_agent_number);
-    let destination = changes.destination_agent_id.unwrap_or(row.destination_agent_number);
+    let source = changes.source_agent_id.unwrap_or(row.settings.source_agent_number);
+    let destination = changes.destination_agent_id.unwrap_or(row.settings.destination_agent_number);
     let agents = [("source_agent_id", source), ("destination_agent_id", destination)];
     let [source_agent, destination_agent] = agent_keys.resolve(agents).await?;
-    Ok(JobSpec { source_agent, destination_agent, ..changes.made_to(row.to_spec()) })
+    Ok(JobSpec { source_agent, destination_agent, ..changes.made_to(row.settings.to_spec()?) })
 }
 
 impl JobChangesIn {
@@ -381,7 +385,7 @@ pub(super) async fn find_written(
 
 async fn find_past(database: &Database, owner: UserId, number: i64, at: At) -> Result<JobRow, Problem> {
     let id = match queries::job(&database.primary, owner.0, number).await? {
-        Some(row) => row.id,
+        Some(row) => row.id.0,
         None => queries::removed_job(&database.primary, owner.0, number).await?.ok_or_else(missing)?,
     };
     there("Job", past_job(&database.primary, id, at).await?)
@@ -393,22 +397,26 @@ fn missing() -> Problem {
 
 impl JobOut {
     pub(super) fn new(row: JobRow, user_id: i64) -> Self {
+        let settings = row.settings;
         Self {
             id: row.number,
             user_id,
-            name: row.name,
-            r#type: row.job_type,
-            status: if row.enabled { "active" } else { "paused" },
-            enabled: row.enabled,
-            source_agent_id: row.source_agent_number,
-            destination_agent_id: row.destination_agent_number,
-            source_path: row.source_path,
-            destination_path: row.destination_path,
-            schedule: row.schedule,
-            timezone: row.timezone.unwrap_or_else(|| "UTC".to_owned()),
-            retry: RetryOut { max_attempts: row.max_attempts, backoff_seconds: row.backoff_seconds },
-            overlap: row.overlap,
-            description: row.description,
+            name: settings.name,
+            r#type: settings.job_type.into(),
+            status: if settings.enabled { "active" } else { "paused" },
+            enabled: settings.enabled,
+            source_agent_id: settings.source_agent_number,
+            destination_agent_id: settings.destination_agent_number,
+            source_path: settings.source_path,
+            destination_path: settings.destination_path,
+            schedule: settings.schedule,
+            timezone: settings.timezone.unwrap_or_else(|| "UTC".to_owned()),
+            retry: RetryOut {
+                max_attempts: settings.max_attempts,
+                backoff_seconds: settings.backoff_seconds,
+            },
+            overlap: settings.overlap.into(),
+            description: settings.description,
             last_run: row.last_run,
             next_run: row.next_run,
             last_transfer_id: row.last_transfer_number,

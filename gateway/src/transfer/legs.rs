@@ -60,11 +60,11 @@ impl OpenBody {
     pub(super) async fn begin(pool: &PgPool, row: &TransferRow, leg: Leg) -> Result<Self, Problem> {
         let agent = match leg {
             // An owner has no session.
-            Leg::Upload => row.source_agent_id.unwrap_or_default(),
-            Leg::Download => row.destination_agent_id,
+            Leg::Upload => row.source_agent_id.map_or(Uuid::nil(), Uuid::from),
+            Leg::Download => row.destination_agent_id.0,
         };
-        queries::note_body_begun(pool, row.id, leg, row.attempts, agent).await?;
-        Ok(Self { pool: pool.clone(), transfer: row.id, leg, attempt: row.attempts, served: None })
+        queries::note_body_begun(pool, row.id.0, leg, row.attempts, agent).await?;
+        Ok(Self { pool: pool.clone(), transfer: row.id.0, leg, attempt: row.attempts, served: None })
     }
 
     /// Counts what is sent of the file with this digest, from `start` on.
@@ -134,13 +134,12 @@ pub(super) async fn watch_arrival(
     asked: &Asked,
 ) -> Result<Option<Delivery>, Problem> {
     let Some(connection) = asked.direct_connection(config) else { return Ok(None) };
-    let agent = queries::agent_by_id(&database.primary, row.destination_agent_id).await?;
-    let polls = |mode: &Option<String>| mode.as_deref() == Some("polling");
-    let agent = agent.filter(|agent| agent.capabilities.is_empty() && polls(&agent.transport_mode));
+    let agent = queries::agent_by_id(&database.primary, row.destination_agent_id.0).await?;
+    let agent = agent.filter(|agent| agent.capabilities.is_empty() && agent.polls());
     let Some(session) = agent.and_then(|agent| agent.session) else { return Ok(None) };
     let Some(delivery) = connection.follow() else { return Ok(None) };
     let (handed, pool, stop) = (delivery.clone(), database.primary.clone(), stop.clone());
-    let (transfer, attempt, agent) = (row.id, row.attempts, row.destination_agent_id);
+    let (transfer, attempt, agent) = (row.id.0, row.attempts, row.destination_agent_id.0);
     tokio::spawn(async move {
         let arrived = tokio::select! {
             arrived = timeout(ARRIVAL, delivery.arrives()) => arrived.unwrap_or(false),
@@ -171,7 +170,7 @@ pub(super) async fn contradiction(
     let size = row.size.unwrap_or_default();
     let deadline = Instant::now() + NOTED;
     loop {
-        let leg = queries::leg(&database.primary, row.id, Leg::Download, row.attempts).await?;
+        let leg = queries::leg(&database.primary, row.id.0, Leg::Download, row.attempts).await?;
         let served = leg.as_ref().filter(|leg| leg.served_of == row.sha256).map_or(0, |leg| leg.served_to);
         match leg {
             Some(leg) if served >= size && (leg.served_of.is_some() || size == 0) => return Ok(None),

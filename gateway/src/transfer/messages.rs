@@ -222,22 +222,18 @@ async fn restart_forgotten(
     let agent = peer.auth.agent.0;
     let rows = queries::transfers_at_agent(&database.primary, agent).await?;
     let (named, others): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| active.contains(&row.number));
-    let named: Vec<_> = named.iter().map(|row| row.id).collect();
+    let named: Vec<_> = named.iter().map(|row| row.id.0).collect();
     if !named.is_empty() {
         queries::note_named(&database.primary, agent, &named).await?;
     }
     for row in others {
-        let begun = matches!(row.known_phase(), Phase::Uploading | Phase::Downloading);
-        if !begun {
-            continue;
-        }
+        let Ok(phase @ (Phase::Uploading | Phase::Downloading)) = row.phase.known() else { continue };
         let reason = format!(
             "agent {} connected again and no longer works on the transfer: it was restarted",
             peer.auth.number
         );
-        let stall =
-            TransferCommand::Stall { attempt: row.attempts.unsigned_abs(), phase: row.known_phase(), reason };
-        send(clock, bus, peer, row.id, &stall).await?;
+        let stall = TransferCommand::Stall { attempt: row.attempts.unsigned_abs(), phase, reason };
+        send(clock, bus, peer, row.id.0, &stall).await?;
     }
     Ok(())
 }
@@ -254,14 +250,14 @@ async fn report_progress(
         return Ok(());
     }
     let Some(row) = find(database, peer, progress.transfer_id).await? else { return Ok(()) };
-    let leg = match row.known_phase() {
-        Phase::Dispatched | Phase::Uploading if row.source_agent_id == Some(peer.auth.agent.0) => Leg::Upload,
-        Phase::Downloading if row.destination_agent_id == peer.auth.agent.0 => Leg::Download,
+    let leg = match row.phase.known()? {
+        Phase::Dispatched | Phase::Uploading if row.source_agent_id == Some(peer.auth.agent) => Leg::Upload,
+        Phase::Downloading if row.destination_agent_id == peer.auth.agent => Leg::Download,
         _ => return Ok(()),
     };
     let command =
         TransferCommand::Progress { leg, bytes: progress.current_bytes, total: progress.total_bytes };
-    send(clock, bus, peer, row.id, &command).await
+    send(clock, bus, peer, row.id.0, &command).await
 }
 
 async fn report_complete(
@@ -282,17 +278,18 @@ async fn report_complete(
             let error = format!("Agent '{}' {reason}.", agent.map(|agent| agent.name).unwrap_or_default());
             let command =
                 TransferCommand::ReportError { agent: peer.auth.agent, attempt, error, retryable: true };
-            return send(clock, bus, peer, row.id, &command).await;
+            return send(clock, bus, peer, row.id.0, &command).await;
         }
     }
     let arrival = Arrival { attempt, leg: transfer_type, sha256, files };
-    send(clock, bus, peer, row.id, &TransferCommand::ReportComplete { agent: peer.auth.agent, arrival }).await
+    send(clock, bus, peer, row.id.0, &TransferCommand::ReportComplete { agent: peer.auth.agent, arrival })
+        .await
 }
 
 /// Whether a report of this agent is about the download that is under way.
 fn is_download(peer: &Peer, row: &TransferRow, reported: Option<Leg>) -> bool {
-    row.destination_agent_id == peer.auth.agent.0
-        && matches!(row.known_phase(), Phase::Staged | Phase::Downloading)
+    row.destination_agent_id == peer.auth.agent
+        && matches!(row.phase.known(), Ok(Phase::Staged | Phase::Downloading))
         && reported != Some(Leg::Upload)
 }
 
@@ -316,7 +313,7 @@ async fn report_error(
         error,
         retryable: retryable.unwrap_or(true),
     };
-    send(clock, bus, peer, row.id, &command).await
+    send(clock, bus, peer, row.id.0, &command).await
 }
 
 async fn pass_on_echo(bus: &Bus, echo: Echo) -> Result<(), Problem> {

@@ -214,8 +214,9 @@ async fn open_session(
 async fn session(services: &TransferServices, peer: &Peer) -> Result<CancellationToken, Problem> {
     let row = queries::agent_by_id(&services.database.primary, peer.auth.agent.0).await?;
     let row = row.ok_or_else(|| Problem::unauthenticated("invalid agent token"))?;
-    match (row.session, row.transport_mode.as_deref()) {
-        (Some(_), Some("websocket")) => Ok(CancellationToken::new()),
+    let is_by_socket = row.transport_mode.is_some_and(|mode| mode.is(TransportMode::Websocket));
+    match (row.session, is_by_socket) {
+        (Some(_), true) => Ok(CancellationToken::new()),
         (Some(session), _) => {
             if let Some(close) = services.live_agents.polling(peer.auth.agent, session) {
                 return Ok(close);

@@ -28,7 +28,7 @@ impl Counted {
             Leg::Upload => row.uploaded,
             Leg::Download => row.downloaded,
         };
-        Self { transfer: row.id, leg, total, before: before.unsigned_abs() }
+        Self { transfer: row.id.0, leg, total, before: before.unsigned_abs() }
     }
 
     /// Notes that a body starts at `offset`. A restart from zero has to be recorded: else its bytes would not count

@@ -78,9 +78,9 @@ pub(crate) async fn list(
     sort: Sort<AgentTokenRow>,
     Params(filter): Params<TokenFilter>,
 ) -> Result<Response, Problem> {
-    let wanted = page.page()?;
+    let page = page.page()?;
     let (rows, total) =
-        database.read(|pool| queries::agent_tokens(pool, filter.agent_id, sort.order(), wanted)).await?;
+        database.read(|pool| queries::agent_tokens(pool, filter.agent_id, sort.order(), page)).await?;
     Ok(answer::list(total, &rows.into_iter().map(TokenOut::from).collect::<Vec<_>>()))
 }
 
@@ -138,7 +138,7 @@ pub(crate) async fn revoke(
 ) -> Result<Response, Problem> {
     let row = database.read(|pool| queries::agent_token(pool, id)).await?.ok_or_else(missing)?;
     let metadata = context.metadata(user.actor(), "revoke agent token");
-    let written = commands.write::<AgentToken>(row.id, None, &metadata, &AgentTokenCommand::Revoke).await?;
+    let written = commands.write::<AgentToken>(row.id.0, None, &metadata, &AgentTokenCommand::Revoke).await?;
     Ok(answer::deleted(written))
 }
 

@@ -5,14 +5,14 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     kernel::UserId,
-    transfer::{JobRef, JobType, NewTransfer, Phase, Retry, Transfer, TransferCommand, base_name},
+    transfer::{JobType, NewTransfer, Retry, Transfer, TransferCommand, TransferStatus, base_name},
 };
 use signalbox_messaging::{Bus, Wakeup};
 use signalbox_projections::{
     Lookup,
     register::At,
     transfer::{
-        TransferFileRow, TransferRow, past_transfer,
+        JobRow, TransferFileRow, TransferRow, past_transfer,
         queries::{self, Filter},
     },
 };
@@ -147,10 +147,10 @@ pub(crate) async fn list(
 ) -> Result<Response, Problem> {
     let TransferFilter { status, r#type, name, job_id, agent_id, from, to } = filter;
     let filter = Filter { status, kind: r#type, name, job: job_id, agent: agent_id, from, to };
-    let wanted = page.page()?;
+    let page = page.page()?;
     let (rows, total) =
-        database.read(|pool| queries::transfers(pool, user.id.0, &filter, sort.order(), wanted)).await?;
-    let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
+        database.read(|pool| queries::transfers(pool, user.id.0, &filter, sort.order(), page)).await?;
+    let ids: Vec<_> = rows.iter().map(|row| row.id.0).collect();
     let mut files = database.read(|pool| queries::files_of_transfers(pool, &ids, FILES_IN_LIST)).await?;
     let rows: Vec<_> = rows
         .into_iter()
@@ -194,7 +194,7 @@ pub(crate) async fn get(
         None => show(&database, find(&database, user.id, id).await?, user.number).await?,
         Some(at) => {
             let row = queries::transfer_ever(&database.primary, user.id.0, id).await?.ok_or_else(missing)?;
-            show_past(&database, row.id, at, user.number).await?
+            show_past(&database, row.id.0, at, user.number).await?
         }
     };
     Ok(answer::resource(version, &out))
@@ -214,13 +214,13 @@ pub(crate) async fn cancel(
 ) -> Result<Response, Problem> {
     let row = find(&database, user.id, id).await?;
     let metadata = context.metadata(user.actor(), "cancel transfer");
-    let written = commands.write::<Transfer>(row.id, None, &metadata, &TransferCommand::Cancel).await?;
+    let written = commands.write::<Transfer>(row.id.0, None, &metadata, &TransferCommand::Cancel).await?;
     // Cuts the bodies that are under way; the agents are told through their mailboxes.
-    if let Err(error) = bus.wake(&Wakeup::TransferStopped { transfer: row.id }).await {
+    if let Err(error) = bus.wake(&Wakeup::TransferStopped { transfer: row.id.0 }).await {
         tracing::warn!(%error, transfer = row.number, "the bodies of a cancelled transfer run on");
     }
     let (version, out) =
-        after_write(|| show_written(&database, &transfers, row.id, written.unseen, user.number)).await?;
+        after_write(|| show_written(&database, &transfers, row.id.0, written.unseen, user.number)).await?;
     Ok(answer::changed(written, version, &out))
 }
 
@@ -237,7 +237,7 @@ pub(crate) async fn delete(
 ) -> Result<Response, Problem> {
     let row = find(&database, user.id, id).await?;
     let metadata = context.metadata(user.actor(), "delete transfer");
-    let written = commands.write::<Transfer>(row.id, version, &metadata, &TransferCommand::Delete).await?;
+    let written = commands.write::<Transfer>(row.id.0, version, &metadata, &TransferCommand::Delete).await?;
     Ok(answer::deleted(written))
 }
 
@@ -269,9 +269,9 @@ async fn specify(
     };
     let job = job.as_ref();
     let required = |field: &str| Problem::field(field, "is required");
-    let source = transfer.source_agent_id.flatten().or(job.map(|job| job.source_agent_number));
+    let source = transfer.source_agent_id.flatten().or(job.map(|job| job.settings.source_agent_number));
     let is_uploaded = transfer.source_agent_id == Some(None) && job.is_none();
-    let destination = transfer.destination_agent_id.or(job.map(|job| job.destination_agent_number));
+    let destination = transfer.destination_agent_id.or(job.map(|job| job.settings.destination_agent_number));
     let destination = ("destination_agent_id", destination.ok_or_else(|| required("destination_agent_id"))?);
     let (source_agent, destination_agent) = if is_uploaded {
         let [destination] = agent_keys.resolve([destination]).await?;
@@ -281,33 +281,34 @@ async fn specify(
         let [source, destination] = agent_keys.resolve([source, destination]).await?;
         (Some(source), destination)
     };
-    let destination_path = transfer.destination_path.or(job.map(|job| job.destination_path.clone()));
+    let destination_path = transfer.destination_path.or(job.map(|job| job.settings.destination_path.clone()));
     let destination_path = destination_path.ok_or_else(|| required("destination_path"))?;
-    let source_path = transfer.source_path.or(job.map(|job| job.source_path.clone()));
+    let source_path = transfer.source_path.or(job.map(|job| job.settings.source_path.clone()));
     // A file that is uploaded has no path: its name stands for one.
     let name = || transfer.filename.clone().unwrap_or_else(|| base_name(&destination_path));
     let source_path = source_path.or_else(|| is_uploaded.then(name));
     let source_path = source_path.ok_or_else(|| required("source_path"))?;
     let size = transfer.size.map(u64::try_from).transpose();
+    let spec = job.map(|job| job.settings.to_spec()).transpose()?;
     Ok(NewTransfer {
         number: 0,
         owner,
-        job: job.map(|job| JobRef { id: job.id.into(), number: job.number }),
-        kind: job.map_or(JobType::Push, |job| job.to_spec().kind),
+        job: job.map(JobRow::reference),
+        kind: spec.as_ref().map_or(JobType::Push, |spec| spec.kind),
         source_agent,
         destination_agent,
         filename: transfer.filename.unwrap_or_else(|| base_name(&source_path)),
         source_path,
         destination_path,
         size: size.map_err(|_| Problem::field("size", "must not be negative"))?,
-        retry: job.map_or(Retry::default(), |job| job.to_spec().retry),
+        retry: spec.map_or(Retry::default(), |spec| spec.retry),
         scheduled_for: None,
     })
 }
 
 /// A transfer as clients see it, and its version.
 async fn show(database: &Database, row: TransferRow, user_id: i64) -> Result<(i64, TransferOut), Problem> {
-    let files = database.read(|pool| queries::transfer_files(pool, row.id, FILES_OF_ONE)).await?;
+    let files = database.read(|pool| queries::transfer_files(pool, row.id.0, FILES_OF_ONE)).await?;
     Ok((row.version, TransferOut::new(row, files, user_id)))
 }
 
@@ -346,7 +347,7 @@ fn missing() -> Problem {
 
 impl TransferOut {
     fn new(row: TransferRow, files: Vec<TransferFileRow>, user_id: i64) -> Self {
-        let completed = row.status == "completed";
+        let completed = row.status.is(TransferStatus::Completed);
         let size = row.size.unwrap_or_default();
         let both_legs = row.uploaded.saturating_add(row.downloaded);
         let progress = match size {
@@ -354,7 +355,7 @@ impl TransferOut {
             1.. => (both_legs as f64 / (2.0 * size as f64)).clamp(0.0, 1.0),
             _ => 0.0,
         };
-        let is_over = row.known_phase() == Phase::Done;
+        let is_over = row.is_done();
         Self {
             id: row.number,
             job_id: row.job_number,
@@ -365,8 +366,8 @@ impl TransferOut {
             destination_path: row.destination_path,
             source_agent_id: row.source_agent_number,
             destination_agent_id: row.destination_agent_number,
-            status: row.status,
-            phase: row.phase,
+            status: row.status.into(),
+            phase: row.phase.into(),
             progress,
             bytes_transferred: row.uploaded,
             files: files.into_iter().map(FileOut::from).collect(),

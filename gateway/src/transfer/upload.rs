@@ -155,7 +155,7 @@ impl<'a> Upload<'a> {
         row: TransferRow,
         name: String,
     ) -> Self {
-        Self { key: BlobKey::new(row.id, &name), services, sender, row, name }
+        Self { key: BlobKey::new(row.id.0, &name), services, sender, row, name }
     }
 
     pub(super) async fn run(&self, request: Request) -> Result<Uploaded, Problem> {
@@ -195,7 +195,7 @@ impl<'a> Upload<'a> {
         let outcome = tokio::select! {
             outcome = storing => outcome.map_err(|error| self.refuse(error))?,
             () = self.report(&received, offset, total) => return Err(Problem::internal(&"an upload was left alone")),
-            () = stopped(&self.services.wakeups, self.row.id) => return Err(gone()),
+            () = stopped(&self.services.wakeups, self.row.id.0) => return Err(gone()),
             () = self.sender.void() => return Err(Work::refusal()),
         };
         match outcome {
@@ -254,7 +254,7 @@ impl<'a> Upload<'a> {
         let file = StagedFile { name: self.name.clone(), size, sha256: sha256.clone() };
         let metadata = metadata_of(&self.services.clock, self.sender.actor());
         let command = TransferCommand::Stage { files: vec![file] };
-        self.services.commands.write::<Transfer>(self.row.id, None, &metadata, &command).await?;
+        self.services.commands.write::<Transfer>(self.row.id.0, None, &metadata, &command).await?;
         Ok(Uploaded::Whole { size, sha256 })
     }
 }
@@ -271,10 +271,10 @@ async fn uploadable(
     loop {
         let row =
             queries::transfer_of_agent(&database.primary, auth.agent.0, number).await?.ok_or_else(missing)?;
-        if row.source_agent_id != Some(auth.agent.0) {
+        if row.source_agent_id != Some(auth.agent) {
             return Err(missing());
         }
-        match row.known_phase() {
+        match row.phase.known()? {
             Phase::Dispatched | Phase::Uploading => return Ok(row),
             // The agent may have been asked before the read model shows it.
             Phase::Queued if Instant::now() < deadline => sleep(Duration::from_millis(20)).await,
@@ -401,7 +401,7 @@ pub(super) fn missing() -> Problem {
 /// # Errors
 /// 503 when it does not.
 pub(super) async fn all_is_shown(gate: &ReadGate, row: &TransferRow) -> Result<bool, Problem> {
-    if gate.shows::<Transfer>(row.id).await? {
+    if gate.shows::<Transfer>(row.id.0).await? {
         return Ok(true);
     }
     Err(Problem::unavailable("The service does not show yet that this was asked for: try again in a moment."))

@@ -1,6 +1,7 @@
 //! Which resources changed in a range of the log, and the parts of their first event that say whose they are.
 
 use signalbox_boxed::boxed;
+use signalbox_domain::kernel::UserId;
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
@@ -18,7 +19,7 @@ pub struct ChangedStream {
     /// The integer that clients of service 1 know it by.
     pub number: Option<i64>,
     /// The user that it was made for.
-    pub owner: Option<Uuid>,
+    pub owner: Option<UserId>,
     /// The webhook or contact that its deliveries are for.
     pub receiver: Option<Uuid>,
     /// Whether it is a dashboard that everybody saw before or sees after its events in the range.

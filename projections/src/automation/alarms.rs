@@ -4,7 +4,8 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use signalbox_boxed::boxed;
 use signalbox_domain::{
-    automation::{Acknowledged, AlarmEvent, AlarmState, NewAlarm},
+    automation::{Acknowledged, AlarmEvent, AlarmReason, AlarmState, NewAlarm, Severity},
+    kernel::{ChannelId, UserId},
     monitoring::Labels,
 };
 use signalbox_event_store::RecordedEvent;
@@ -12,6 +13,7 @@ use sqlx::{FromRow, PgPool, Postgres, QueryBuilder, types::Json};
 use uuid::Uuid;
 
 use crate::{
+    Word,
     page::{Listed, Order, Page, Sorting, and_eq, list},
     table::{ReadRow, Table},
 };
@@ -22,13 +24,10 @@ pub struct AlarmRow {
     /// Key.
     pub id: Uuid,
     pub rule_id: Uuid,
-    pub channel_id: Uuid,
-    /// `pending`, `firing` or `cleared`.
-    pub state: String,
-    /// `condition` or `no_data`.
-    pub reason: String,
-    /// `info`, `warning` or `critical`.
-    pub severity: String,
+    pub channel_id: ChannelId,
+    pub state: Word<AlarmState>,
+    pub reason: Word<AlarmReason>,
+    pub severity: Word<Severity>,
     /// The newest value that was judged when the state changed.
     pub value: Option<f64>,
     /// When it started on the channel's clock.
@@ -39,7 +38,7 @@ pub struct AlarmRow {
     pub cleared_on: Option<DateTime<Utc>>,
     /// When a user acknowledged it.
     pub acknowledged_at: Option<DateTime<Utc>>,
-    pub acknowledged_by: Option<Uuid>,
+    pub acknowledged_by: Option<UserId>,
     /// Comment of that user.
     pub comment: Option<String>,
     /// Whether its firing was published to webhooks.
@@ -80,18 +79,18 @@ pub(super) fn fold(rows: &mut Table<AlarmRow>, recorded: &RecordedEvent, event: 
     match event {
         AlarmEvent::AlarmStarted(_) => {}
         AlarmEvent::AlarmFired { fired_on, value, silenced } => {
-            row.state = AlarmState::Firing.as_str().to_owned();
+            row.state = AlarmState::Firing.into();
             (row.fired_on, row.fired_position) = (Some(fired_on), Some(recorded.position));
             (row.value, row.is_published) = (value, !silenced);
         }
         AlarmEvent::AlarmCleared { cleared_on, value, .. } => {
-            row.state = AlarmState::Cleared.as_str().to_owned();
+            row.state = AlarmState::Cleared.into();
             (row.cleared_on, row.cleared_position) = (Some(cleared_on), Some(recorded.position));
             row.value = value;
         }
         AlarmEvent::AlarmAcknowledged(Acknowledged { user, comment, .. }) => {
             row.acknowledged_at = Some(recorded.recorded_at);
-            (row.acknowledged_by, row.comment) = (Some(user.0), comment);
+            (row.acknowledged_by, row.comment) = (Some(user), comment);
         }
         AlarmEvent::AlarmUnacknowledged => {
             (row.acknowledged_at, row.acknowledged_by, row.comment) = (None, None, None);
@@ -105,10 +104,10 @@ impl AlarmRow {
         Self {
             id: recorded.aggregate_id,
             rule_id: new.rule_id,
-            channel_id: new.channel_id.0,
-            state: AlarmState::Pending.as_str().to_owned(),
-            reason: new.reason.as_str().to_owned(),
-            severity: new.severity.as_str().to_owned(),
+            channel_id: new.channel_id,
+            state: AlarmState::Pending.into(),
+            reason: new.reason.into(),
+            severity: new.severity.into(),
             value: new.value,
             started_on: new.started_on,
             fired_on: None,

@@ -3,7 +3,10 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use signalbox_boxed::boxed;
-use signalbox_domain::automation::{ContactEvent, ContactSpec, Destination, NewContact, QuietHours};
+use signalbox_domain::{
+    automation::{ContactEvent, ContactSpec, Destination, NewContact, QuietHours},
+    kernel::{ContactId, UserId},
+};
 use signalbox_event_store::RecordedEvent;
 use sqlx::{FromRow, PgPool, types::Json};
 use uuid::Uuid;
@@ -16,8 +19,8 @@ use crate::{
 /// A contact.
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct ContactRow {
-    pub id: Uuid,
-    pub owner_id: Uuid,
+    pub id: ContactId,
+    pub owner_id: UserId,
     pub name: String,
     /// `email`, `chat` or `webhook`.
     pub kind: String,
@@ -35,7 +38,7 @@ impl ReadRow for ContactRow {
     const TABLE: &'static str = "contacts";
 
     fn id(&self) -> Uuid {
-        self.id
+        self.id.0
     }
 }
 
@@ -56,8 +59,8 @@ pub(super) fn fold(rows: &mut Table<ContactRow>, recorded: &RecordedEvent, event
         ContactEvent::ContactCreated(NewContact { owner, spec }) => {
             let ContactSpec { name, destination, quiet_hours } = spec;
             rows.put(ContactRow {
-                id,
-                owner_id: owner.0,
+                id: ContactId(id),
+                owner_id: owner,
                 name,
                 kind: destination.kind().to_owned(),
                 destination: Json(destination),

@@ -2,9 +2,14 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_boxed::boxed;
-use signalbox_domain::automation::{CLAIM_SECONDS, Destination, PreviousKeys, RetryPolicy};
+use signalbox_domain::{
+    automation::{CLAIM_SECONDS, Destination, PreviousKeys, RetryPolicy},
+    kernel::DeliveryId,
+};
 use sqlx::{FromRow, PgPool, types::Json};
 use uuid::Uuid;
+
+use crate::Word;
 
 /// A claim that has not lapsed.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
@@ -29,7 +34,7 @@ pub struct DueBatch {
     /// The replaced secret and key.
     pub previous: Option<Json<PreviousKeys>>,
     /// When failed attempts are repeated: `default` or `standard`.
-    pub retry: String,
+    pub retry: Word<RetryPolicy>,
     /// Whether the address of this machine itself is refused to them.
     pub no_loopback: bool,
     /// Where the contact is notified, in place of the address.
@@ -41,7 +46,7 @@ pub struct DueBatch {
 impl DueBatch {
     /// When failed attempts are repeated.
     pub fn retry(&self) -> RetryPolicy {
-        RetryPolicy::parse(&self.retry).unwrap_or_default()
+        self.retry.or_default()
     }
 }
 
@@ -49,7 +54,7 @@ impl DueBatch {
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct DueDelivery {
     /// Key.
-    pub id: Uuid,
+    pub id: DeliveryId,
     /// The aggregate that it belongs to.
     pub consignment_id: Uuid,
     /// Names the event.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
+use signalbox_domain::kernel::WebhookId;
 use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
@@ -12,18 +13,23 @@ use crate::{ApplyError, write::upsert};
 /// A change of the streak by the event at `position`.
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 struct FailureStreakRow {
-    webhook_id: Uuid,
+    webhook_id: WebhookId,
     position: i64,
     failing_since: Option<DateTime<Utc>>,
 }
 
 /// Changes that are not written yet. Rows are only inserted, never read here.
 #[derive(Default)]
-pub(super) struct FailureStreaks(BTreeMap<(Uuid, i64), FailureStreakRow>);
+pub(super) struct FailureStreaks(BTreeMap<(WebhookId, i64), FailureStreakRow>);
 
 impl FailureStreaks {
     /// Of several changes by one event the last one counts.
-    pub(super) fn note(&mut self, webhook_id: Uuid, position: i64, failing_since: Option<DateTime<Utc>>) {
+    pub(super) fn note(
+        &mut self,
+        webhook_id: WebhookId,
+        position: i64,
+        failing_since: Option<DateTime<Utc>>,
+    ) {
         self.0.insert((webhook_id, position), FailureStreakRow { webhook_id, position, failing_since });
     }
 

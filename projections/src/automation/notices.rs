@@ -5,9 +5,16 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use signalbox_boxed::boxed;
 use signalbox_database::begin;
-use signalbox_domain::automation::{Notice, NoticeKind, NotificationSpec, Severity};
+use signalbox_domain::{
+    automation::{AlarmReason, Notice, NoticeKind, NotificationSpec, Severity},
+    kernel::{ChannelId, ContactId},
+};
 use sqlx::{FromRow, PgConnection, PgPool, types::Json};
 use uuid::Uuid;
+
+use crate::Word;
+
+type NoticeColumns = (Uuid, Word<NoticeKind>, i32, Word<Severity>, DateTime<Utc>);
 
 /// A step of an alarm that a contact is to be notified of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,13 +53,13 @@ pub enum AlarmChange {
 pub struct RuleOfAlarm {
     pub alarm_id: Uuid,
     pub rule_id: Uuid,
-    pub severity: String,
+    pub severity: Word<Severity>,
     #[sqlx(json)]
     pub notify: NotificationSpec,
     /// Whether its escalation was sent.
     pub is_escalated: bool,
     /// Contacts with a message or a waiting notice about the alarm; the rule may name others by now.
-    pub informed: Vec<Uuid>,
+    pub informed: Vec<ContactId>,
     /// Whether the rule was changed after the alarm had started, and may name contacts that never heard of it.
     pub is_changed: bool,
 }
@@ -61,7 +68,7 @@ pub struct RuleOfAlarm {
 #[derive(Debug, Clone, FromRow)]
 pub struct DueAlarm {
     pub alarm_id: Uuid,
-    pub severity: String,
+    pub severity: Word<Severity>,
     pub remind_at: Option<DateTime<Utc>>,
     pub reminders: i32,
     pub escalate_at: Option<DateTime<Utc>>,
@@ -84,7 +91,7 @@ pub struct Repetition {
 /// A contact with waiting notices.
 #[derive(Debug, Clone, PartialEq, FromRow)]
 pub struct WaitingContact {
-    pub id: Uuid,
+    pub id: ContactId,
     /// `None` when it was deleted.
     pub name: Option<String>,
     pub quiet_hours: Option<Json<signalbox_domain::automation::QuietHours>>,
@@ -97,10 +104,9 @@ pub struct WaitingContact {
 pub struct AlarmFacts {
     pub alarm_id: Uuid,
     pub rule_id: Uuid,
-    pub channel_id: Uuid,
-    pub severity: String,
-    /// `condition` or `no_data`.
-    pub reason: String,
+    pub channel_id: ChannelId,
+    pub severity: Word<Severity>,
+    pub reason: Word<AlarmReason>,
     /// The newest value that was judged.
     pub value: Option<f64>,
     pub started_on: DateTime<Utc>,
@@ -360,7 +366,7 @@ pub async fn waiting_notices(
     now: DateTime<Utc>,
     most: i64,
 ) -> Result<Vec<Notice>, sqlx::Error> {
-    let rows: Vec<(Uuid, String, i32, String, DateTime<Utc>)> = sqlx::query_as(
+    let rows: Vec<NoticeColumns> = sqlx::query_as(
         "SELECT n.alarm_id, n.kind, n.number, n.severity, n.arrived_at
            FROM ops.notices n LEFT JOIN read.alarms a ON a.id = n.alarm_id LEFT JOIN read.rules r ON r.id = a.rule_id
           WHERE n.contact_id = $1 AND (r.silenced_until IS NULL OR r.silenced_until <= $2)
@@ -373,16 +379,12 @@ pub async fn waiting_notices(
     .bind(most)
     .fetch_all(pool)
     .await?;
-    let notice = |(alarm, kind, number, severity, arrived_on): (Uuid, String, i32, String, DateTime<Utc>)| {
-        Some(Notice {
-            alarm,
-            kind: NoticeKind::parse(&kind)?,
-            number: u32::try_from(number).ok()?,
-            severity: Severity::parse(&severity)?,
-            arrived_on,
-        })
-    };
-    Ok(rows.into_iter().filter_map(notice).collect())
+    // One with a word of a newer version waits for that.
+    let notices = rows.into_iter().filter_map(|(alarm, kind, number, severity, arrived_on)| {
+        let (kind, severity) = (kind.known().ok()?, severity.known().ok()?);
+        Some(Notice { alarm, kind, number: u32::try_from(number).ok()?, severity, arrived_on })
+    });
+    Ok(notices.collect())
 }
 
 /// Removes the notices of contacts that were deleted.

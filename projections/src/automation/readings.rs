@@ -3,7 +3,10 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use signalbox_boxed::boxed;
-use signalbox_domain::automation::{DatapointPlace, EventType, ReadingEvent};
+use signalbox_domain::{
+    automation::{DatapointPlace, EventType, ReadingEvent},
+    kernel::ChannelId,
+};
 use signalbox_event_store::RecordedEvent;
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
@@ -14,7 +17,7 @@ use crate::table::{ReadRow, Table};
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct ReadingRow {
     /// Key of the channel.
-    pub id: Uuid,
+    pub id: ChannelId,
     /// Row of the datapoint log that holds the value.
     pub position: i64,
     /// Place within the row.
@@ -29,7 +32,7 @@ impl ReadRow for ReadingRow {
     const TABLE: &'static str = "readings";
 
     fn id(&self) -> Uuid {
-        self.id
+        self.id.0
     }
 }
 
@@ -44,7 +47,7 @@ pub(super) fn fold(rows: &mut Table<ReadingRow>, recorded: &RecordedEvent, event
     let ReadingEvent::ReadingReported { reading, reported_at } = event;
     let DatapointPlace { position, index } = reading.place;
     let (id, version, index) = (recorded.aggregate_id, recorded.sequence, i64::from(index));
-    let new = ReadingRow { id, position, index, reported_at, version };
+    let new = ReadingRow { id: ChannelId(id), position, index, reported_at, version };
     match rows.change(id) {
         Some(row) => *row = new,
         None => rows.put(new),

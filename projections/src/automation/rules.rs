@@ -8,13 +8,14 @@ use signalbox_domain::{
         ActionType, AlarmSpec, AlarmTerms, Condition, DatapointPlace, EventType, History, Judge, NewRule,
         NotificationSpec, Operator, Phase, RuleAction, RuleEvent, RuleSpec, Silence,
     },
-    kernel::ChannelId,
+    kernel::{ChannelId, UserId},
 };
 use signalbox_event_store::RecordedEvent;
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use crate::{
+    Word,
     page::{Listed, Order, Page, Sorting, and_eq, and_like, list},
     table::{ReadRow, Table},
 };
@@ -40,20 +41,18 @@ pub struct WatchChange {
 pub struct RuleRow {
     /// Key.
     pub id: Uuid,
-    pub owner_id: Uuid,
+    pub owner_id: UserId,
     /// Unique name.
     pub name: String,
     /// The channel whose values it watches.
-    pub channel_id: Uuid,
-    /// `gt`, `lt`, `gte`, `lte`, `eq`, `between` or `not_between`.
-    pub operator: String,
+    pub channel_id: ChannelId,
+    pub operator: Word<Operator>,
     pub threshold: f64,
     /// Upper bound of a range.
     pub threshold_high: Option<f64>,
-    /// `log` or `webhook`.
-    pub action_type: String,
+    pub action_type: Word<ActionType>,
     /// The webhook event that it dispatches.
-    pub webhook_event_type: Option<String>,
+    pub webhook_event_type: Option<Word<EventType>>,
     /// Least time between two firings, in seconds.
     pub cooldown_seconds: i64,
     /// Whether it watches.
@@ -102,18 +101,16 @@ impl ReadRow for RuleRow {
 impl RuleRow {
     /// The rule's specification; `None` if it uses words of a version that this program does not know.
     pub fn spec(&self) -> Option<RuleSpec> {
-        let kind =
-            if self.action_type == ActionType::Log.as_str() { ActionType::Log } else { ActionType::Webhook };
-        let event_type = self.webhook_event_type.as_deref().and_then(EventType::parse);
+        let event_type = self.webhook_event_type.as_ref().map(Word::known).transpose().ok()?;
         Some(RuleSpec {
             name: self.name.clone(),
-            channel: ChannelId(self.channel_id),
+            channel: self.channel_id,
             condition: Condition {
-                operator: Operator::parse(&self.operator)?,
+                operator: self.operator.known().ok()?,
                 threshold: self.threshold,
                 threshold_high: self.threshold_high,
             },
-            action: RuleAction::of(kind, event_type).ok()?,
+            action: RuleAction::of(self.action_type.known().ok()?, event_type).ok()?,
             cooldown_seconds: u32::try_from(self.cooldown_seconds).ok()?,
             enabled: self.enabled,
             alarm: self.alarm,
@@ -132,13 +129,13 @@ impl RuleRow {
     fn created(recorded: &RecordedEvent, new: NewRule) -> Self {
         let mut row = Self {
             id: recorded.aggregate_id,
-            owner_id: new.owner.0,
+            owner_id: new.owner,
             name: String::new(),
-            channel_id: new.spec.channel.0,
-            operator: String::new(),
+            channel_id: new.spec.channel,
+            operator: new.spec.condition.operator.into(),
             threshold: 0.0,
             threshold_high: None,
-            action_type: String::new(),
+            action_type: new.spec.action.kind().into(),
             webhook_event_type: None,
             cooldown_seconds: 0,
             enabled: false,
@@ -183,12 +180,12 @@ impl RuleRow {
     fn set_spec(&mut self, spec: RuleSpec) {
         let RuleSpec { name, channel, condition, action, cooldown_seconds, enabled, alarm, notify } = spec;
         self.name = name;
-        self.channel_id = channel.0;
-        self.operator = condition.operator.as_str().to_owned();
+        self.channel_id = channel;
+        self.operator = condition.operator.into();
         self.threshold = condition.threshold;
         self.threshold_high = condition.threshold_high;
-        self.action_type = action.kind().as_str().to_owned();
-        self.webhook_event_type = action.event_type().map(|known| known.as_str().to_owned());
+        self.action_type = action.kind().into();
+        self.webhook_event_type = action.event_type().map(Word::from);
         self.cooldown_seconds = i64::from(cooldown_seconds);
         self.enabled = enabled;
         (self.alarm, self.notify) = (alarm, notify);

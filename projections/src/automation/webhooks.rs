@@ -3,15 +3,19 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use signalbox_boxed::boxed;
-use signalbox_domain::automation::{
-    EventSubject, NewWebhook, PreviousKeys, Replay, RetryPolicy, SigningKey, WebhookEvent, WebhookFilters,
-    WebhookSpec,
+use signalbox_domain::{
+    automation::{
+        EventSubject, EventType, NewWebhook, PreviousKeys, Replay, RetryPolicy, SigningKey, WebhookEvent,
+        WebhookFilters, WebhookSpec,
+    },
+    kernel::{UserId, WebhookId},
 };
 use signalbox_event_store::RecordedEvent;
 use sqlx::{FromRow, PgPool, types::Json};
 use uuid::Uuid;
 
 use crate::{
+    Word,
     page::{Listed, Order, Page, Sorting, and_eq, and_like, list},
     table::{ReadRow, Table},
 };
@@ -20,18 +24,18 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct WebhookRow {
     /// Key.
-    pub id: Uuid,
-    pub owner_id: Uuid,
+    pub id: WebhookId,
+    pub owner_id: UserId,
     /// Where events are posted to.
     pub url: String,
     /// The signing secret, encrypted.
     pub sealed_secret: Option<String>,
     /// The subscribed event types.
-    pub events: Vec<String>,
+    pub events: Vec<Word<EventType>>,
     /// Whether events are delivered.
     pub enabled: bool,
     /// When failed attempts are repeated: `default` or `standard`.
-    pub retry: String,
+    pub retry: Word<RetryPolicy>,
     /// The private key that signs, encrypted; absent if the secret signs.
     pub sealed_key: Option<String>,
     /// Its public key.
@@ -59,7 +63,7 @@ impl ReadRow for WebhookRow {
     const TABLE: &'static str = "webhooks";
 
     fn id(&self) -> Uuid {
-        self.id
+        self.id.0
     }
 }
 
@@ -71,12 +75,12 @@ impl WebhookRow {
 
     /// Whether events of type `word` about `subject` are delivered to it while it is enabled.
     pub fn receives(&self, word: &str, subject: &EventSubject) -> bool {
-        self.events.iter().any(|event| event == word) && self.filters.pass(subject)
+        self.events.iter().any(|event| event.as_str() == word) && self.filters.pass(subject)
     }
 
     /// When failed attempts are repeated.
     pub fn retry(&self) -> RetryPolicy {
-        RetryPolicy::parse(&self.retry).unwrap_or_default()
+        self.retry.or_default()
     }
 
     fn set_spec(&mut self, spec: WebhookSpec) {
@@ -88,9 +92,9 @@ impl WebhookRow {
             None => (None, None),
         };
         self.previous = previous.map(|previous| Json(*previous));
-        self.events = events.into_iter().map(|event| event.as_str().to_owned()).collect();
+        self.events = events.into_iter().map(Word::from).collect();
         self.enabled = enabled;
-        self.retry = retry.as_str().to_owned();
+        self.retry = retry.into();
         self.filters = Json(*filters);
     }
 
@@ -106,13 +110,13 @@ pub(super) fn fold(rows: &mut Table<WebhookRow>, recorded: &RecordedEvent, event
     match event {
         WebhookEvent::WebhookCreated(NewWebhook { owner, spec }) => {
             let mut row = WebhookRow {
-                id,
-                owner_id: owner.0,
+                id: WebhookId(id),
+                owner_id: owner,
                 url: String::new(),
                 sealed_secret: None,
                 events: Vec::new(),
                 enabled: false,
-                retry: String::new(),
+                retry: spec.retry.into(),
                 sealed_key: None,
                 public_key: None,
                 previous: None,

@@ -6,6 +6,7 @@
 use chrono::{DateTime, Utc};
 use signalbox_boxed::boxed;
 use signalbox_database::{begin, delete_in_batches};
+use signalbox_domain::kernel::UserId;
 use sqlx::{FromRow, PgPool, types::Json};
 use uuid::Uuid;
 
@@ -42,7 +43,7 @@ pub struct DocumentFilter {
 pub struct DocumentRow {
     /// Of its job.
     pub id: Uuid,
-    pub owner_id: Option<Uuid>,
+    pub owner_id: Option<UserId>,
     pub filename: String,
     /// Of the document, in bytes.
     pub size: i64,

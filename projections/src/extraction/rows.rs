@@ -1,14 +1,20 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
-use signalbox_domain::extraction::{
-    ExtractionFailure, ExtractionJobEvent, ExtractionOptions, ExtractionResult, LEASE_SECONDS,
-    NewExtractionJob,
+use signalbox_domain::{
+    extraction::{
+        ExtractionFailure, ExtractionJobEvent, ExtractionOptions, ExtractionResult, ExtractionStatus,
+        LEASE_SECONDS, NewExtractionJob,
+    },
+    kernel::UserId,
 };
 use signalbox_event_store::RecordedEvent;
 use sqlx::{FromRow, types::Json};
 use uuid::Uuid;
 
-use crate::table::{ReadRow, Table};
+use crate::{
+    Word,
+    table::{ReadRow, Table},
+};
 
 /// A document that is read in the background.
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
@@ -16,7 +22,7 @@ pub struct ExtractionJobRow {
     /// Key.
     pub id: Uuid,
     /// Absent for a job that was submitted without a login.
-    pub owner_id: Option<Uuid>,
+    pub owner_id: Option<UserId>,
     pub filename: String,
     /// In bytes.
     pub size: i64,
@@ -28,8 +34,7 @@ pub struct ExtractionJobRow {
     pub options: Json<ExtractionOptions>,
     /// Address that is notified when the job finishes.
     pub callback_url: Option<String>,
-    /// `queued`, `processing`, `completed`, `failed` or `cancelled`.
-    pub status: String,
+    pub status: Word<ExtractionStatus>,
     /// Attempts that have begun.
     pub attempts: i32,
     /// When a worker may begin it: after this time it waits, or has lost its worker. None when it has ended.
@@ -112,7 +117,7 @@ pub(super) fn fold(rows: &mut Table<ExtractionJobRow>, recorded: &RecordedEvent,
         }
         ExtractionJobEvent::ExtractionCompleted { claim, result } => row.complete(at, claim, result),
         ExtractionJobEvent::ExtractionFailed { failure } => {
-            row.end("failed", at);
+            row.end(ExtractionStatus::Failed, at);
             row.note(failure);
         }
         ExtractionJobEvent::ExtractionReleased { due_at, failure, .. } => {
@@ -123,7 +128,7 @@ pub(super) fn fold(rows: &mut Table<ExtractionJobRow>, recorded: &RecordedEvent,
             row.wait(at);
             row.attempts -= 1;
         }
-        ExtractionJobEvent::ExtractionCancelled => row.end("cancelled", at),
+        ExtractionJobEvent::ExtractionCancelled => row.end(ExtractionStatus::Cancelled, at),
         ExtractionJobEvent::ExtractionRetried => {
             row.wait(at);
             (row.error, row.error_code) = (None, None);
@@ -142,14 +147,14 @@ impl ExtractionJobRow {
         let at = recorded.recorded_at;
         Self {
             id: recorded.aggregate_id,
-            owner_id: new.owner.map(Uuid::from),
+            owner_id: new.owner,
             filename: new.filename,
             size: i64::try_from(new.size).unwrap_or(i64::MAX),
             sha256: new.sha256.into(),
             input_id: new.input,
             options: Json(new.options),
             callback_url: new.callback.map(|callback| callback.url),
-            status: "queued".to_owned(),
+            status: ExtractionStatus::Queued.into(),
             attempts: 0,
             due_at: Some(at),
             claim: None,
@@ -181,7 +186,7 @@ impl ExtractionJobRow {
     }
 
     fn begin(&mut self, claim: Uuid, at: DateTime<Utc>, attempt: u32) {
-        self.status = "processing".to_owned();
+        self.status = ExtractionStatus::Processing.into();
         self.attempts = i32::try_from(attempt).unwrap_or(i32::MAX);
         self.due_at = Some(at + TimeDelta::seconds(LEASE_SECONDS));
         self.claim = Some(claim);
@@ -191,7 +196,7 @@ impl ExtractionJobRow {
     }
 
     fn complete(&mut self, at: DateTime<Utc>, claim: Uuid, result: ExtractionResult) {
-        self.end("completed", at);
+        self.end(ExtractionStatus::Completed, at);
         (self.error, self.error_code) = (None, None);
         self.mime_type = Some(result.mime_type);
         self.page_count = result.page_count.and_then(|count| i32::try_from(count).ok());
@@ -209,12 +214,12 @@ impl ExtractionJobRow {
     }
 
     fn wait(&mut self, due_at: DateTime<Utc>) {
-        self.status = "queued".to_owned();
+        self.status = ExtractionStatus::Queued.into();
         (self.due_at, self.claim, self.ended_at) = (Some(due_at), None, None);
     }
 
-    fn end(&mut self, status: &str, at: DateTime<Utc>) {
-        self.status = status.to_owned();
+    fn end(&mut self, status: ExtractionStatus, at: DateTime<Utc>) {
+        self.status = status.into();
         (self.due_at, self.claim, self.ended_at) = (None, None, Some(at));
     }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 use signalbox_boxed::boxed;
 use signalbox_domain::{
     fleet::{FirmwareBundle, FirmwareEvent, FirmwareFailure, FirmwareRef, FirmwareStatus, NewFirmware},
-    kernel::ReleaseVersion,
+    kernel::{ReleaseVersion, UserId},
 };
 use signalbox_event_store::RecordedEvent;
 use sqlx::{FromRow, PgPool, types::Json};
@@ -24,7 +24,7 @@ pub(super) const INSTALLATION: Uuid = Uuid::from_u128(0x5197_a1b0_0000_8000_8000
 pub struct FirmwareRow {
     /// Key; of a bundle that was fetched in the blob store too.
     pub id: Uuid,
-    pub owner_id: Uuid,
+    pub owner_id: UserId,
     /// The version of the firmware.
     pub release: String,
     /// Release notes.
@@ -135,7 +135,7 @@ impl FirmwareRow {
         let at = recorded.recorded_at;
         let mut row = Self {
             id: recorded.aggregate_id,
-            owner_id: new.owner.0,
+            owner_id: new.owner,
             release: new.version.to_string(),
             changelog: new.changelog,
             download_url: new.download_url,

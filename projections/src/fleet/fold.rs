@@ -176,7 +176,7 @@ impl FleetRows {
             PluginInstanceEvent::ChannelMappingRemoved { mapping } => self.mappings.remove(mapping.0),
             PluginInstanceEvent::PluginInstanceReported { status, error } => {
                 if let Some(row) = self.instances.change(id) {
-                    (row.status, row.error) = (status.as_str().to_owned(), error);
+                    (row.status, row.error) = (status.into(), error);
                 }
             }
         }
@@ -187,7 +187,7 @@ fn installed(recorded: &RecordedEvent, new: NewPackage) -> PackageRow {
     let NewPackage { owner, name, version, file_name, size, sha256, classes } = new;
     PackageRow {
         id: recorded.aggregate_id,
-        owner_id: owner.0,
+        owner_id: owner,
         name,
         package_version: version,
         file_name,
@@ -204,13 +204,13 @@ fn created(recorded: &RecordedEvent, new: NewInstance) -> InstanceRow {
     let NewInstance { owner, plugin, spec } = new;
     InstanceRow {
         id: recorded.aggregate_id,
-        owner_id: owner.0,
+        owner_id: owner,
         plugin_id: plugin.id,
         name: spec.name,
         demo_mode: spec.demo_mode,
         enabled: spec.enabled,
         config: spec.config.map(Json),
-        status: InstanceStatus::default().as_str().to_owned(),
+        status: InstanceStatus::default().into(),
         error: None,
         version: recorded.sequence,
         created_at: recorded.recorded_at,
@@ -220,14 +220,14 @@ fn created(recorded: &RecordedEvent, new: NewInstance) -> InstanceRow {
 
 fn mapped(recorded: &RecordedEvent, mapping: MappingId, spec: MappingSpec) -> MappingRow {
     MappingRow {
-        id: mapping.0,
+        id: mapping,
         instance_id: recorded.aggregate_id,
         position: recorded.position,
         channel_id: spec.channel_id,
         channel_name: spec.channel_name,
-        direction: spec.direction.as_str().to_owned(),
+        direction: spec.direction.into(),
         unit: spec.unit,
-        event_id: spec.event.map(|event| event.0),
+        event_id: spec.event,
         created_at: recorded.recorded_at,
     }
 }
@@ -235,8 +235,9 @@ fn mapped(recorded: &RecordedEvent, mapping: MappingId, spec: MappingSpec) -> Ma
 fn change(row: &mut MappingRow, changes: MappingChanges) {
     let MappingChanges { channel_name, direction, unit, event } = changes;
     row.channel_name = channel_name.unwrap_or(std::mem::take(&mut row.channel_name));
-    row.direction =
-        direction.map_or(std::mem::take(&mut row.direction), |direction| direction.as_str().to_owned());
+    if let Some(direction) = direction {
+        row.direction = direction.into();
+    }
     row.unit = unit.unwrap_or(std::mem::take(&mut row.unit));
-    row.event_id = event.map_or(row.event_id, |event| event.map(|event| event.0));
+    row.event_id = event.unwrap_or(row.event_id);
 }

@@ -81,9 +81,10 @@ pub async fn past_instance(
     let row = rows.instances.get(id).cloned();
     let mut mappings: Vec<_> = rows.mappings.iter().cloned().collect();
     mappings.sort_unstable_by_key(|mapping| (mapping.position, mapping.id));
-    let deleted = deleted_channels(pool, mappings.iter().filter_map(|mapping| mapping.event_id), at).await?;
+    let linked = mappings.iter().filter_map(|mapping| mapping.event_id.map(Uuid::from));
+    let deleted = deleted_channels(pool, linked, at).await?;
     for mapping in &mut mappings {
-        mapping.event_id = mapping.event_id.filter(|channel| !deleted.contains(channel));
+        mapping.event_id = mapping.event_id.filter(|channel| !deleted.contains(&channel.0));
     }
     found::<InstanceRow, _>(pool, id, was_created, row.map(|row| (row, mappings))).await
 }

@@ -1,10 +1,13 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use signalbox_domain::fleet::{InstanceConfig, PluginClass};
+use signalbox_domain::{
+    fleet::{Direction, InstanceConfig, InstanceStatus, PluginClass},
+    kernel::{ChannelId, MappingId, UserId},
+};
 use sqlx::{FromRow, types::Json};
 use uuid::Uuid;
 
-use crate::table::ReadRow;
+use crate::{Word, table::ReadRow};
 
 /// An installed package.
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
@@ -12,7 +15,7 @@ pub struct PackageRow {
     /// Key, of its wheel in the blob store too.
     pub id: Uuid,
     /// The user who uploaded it.
-    pub owner_id: Uuid,
+    pub owner_id: UserId,
     /// Name of the distribution.
     pub name: String,
     /// Version of the distribution.
@@ -46,7 +49,7 @@ impl ReadRow for PackageRow {
 pub struct InstanceRow {
     /// Key.
     pub id: Uuid,
-    pub owner_id: Uuid,
+    pub owner_id: UserId,
     /// Id of its class, which may have been uninstalled since.
     pub plugin_id: String,
     /// Display name.
@@ -58,7 +61,7 @@ pub struct InstanceRow {
     /// How the device is reached, and the like.
     pub config: Option<Json<InstanceConfig>>,
     /// As it was last reported.
-    pub status: String,
+    pub status: Word<InstanceStatus>,
     /// The fault reported then.
     pub error: Option<String>,
     /// Version of the aggregate, which changes with its mappings too.
@@ -81,7 +84,7 @@ impl ReadRow for InstanceRow {
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct MappingRow {
     /// Key.
-    pub id: Uuid,
+    pub id: MappingId,
     pub instance_id: Uuid,
     /// Position of its making in the log.
     pub position: i64,
@@ -89,12 +92,11 @@ pub struct MappingRow {
     pub channel_id: String,
     /// Display name.
     pub channel_name: String,
-    /// `input`, `output` or `bidirectional`.
-    pub direction: String,
+    pub direction: Word<Direction>,
     /// Unit of its values; may be empty.
     pub unit: String,
     /// The linked channel of the service.
-    pub event_id: Option<Uuid>,
+    pub event_id: Option<ChannelId>,
     /// When it was made.
     pub created_at: DateTime<Utc>,
 }
@@ -103,6 +105,6 @@ impl ReadRow for MappingRow {
     const TABLE: &'static str = "channel_mappings";
 
     fn id(&self) -> Uuid {
-        self.id
+        self.id.0
     }
 }

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use signalbox_domain::{
     catalog::Context,
     identity::{ApiToken, ApiTokenEvent, ExternalIdentity, Session, SessionEvent, User, UserEvent},
-    kernel::Decider,
+    kernel::{Decider, SessionId, UserId},
 };
 use signalbox_event_store::{DecodeError, RecordedEvent};
 use sqlx::PgConnection;
@@ -86,8 +86,8 @@ impl Rows for IdentityRows {
         let deleted = std::mem::take(&mut self.deleted_users);
         let is_over = |user: Uuid, since: i64| deleted.get(&user).is_some_and(|position| since < *position);
         if !deleted.is_empty() {
-            self.sessions.remove_where(|session| is_over(session.user_id, session.position));
-            self.tokens.remove_where(|token| is_over(token.user_id, token.position));
+            self.sessions.remove_where(|session| is_over(session.user_id.0, session.position));
+            self.tokens.remove_where(|token| is_over(token.user_id.0, token.position));
         }
         self.users.write(connection, schema, keep).await?;
         self.removed_identities.write(connection, schema, keep).await?;
@@ -112,11 +112,11 @@ impl IdentityRows {
         let id = recorded.aggregate_id;
         if let UserEvent::UserCreated(new) = event {
             return self.users.put(UserRow {
-                id,
+                id: UserId(id),
                 number: new.number,
                 email: new.email,
                 username: new.username,
-                role: new.role.to_string(),
+                role: new.role.into(),
                 password_hash: new.password_hash,
                 sso_provider: None,
                 sso_issuer: None,
@@ -134,7 +134,7 @@ impl IdentityRows {
             UserEvent::UserCreated(_) => {}
             UserEvent::UserEmailChanged { to, .. } => row.email = to,
             UserEvent::UserRenamed { to, .. } => row.username = to,
-            UserEvent::UserRoleChanged { to, .. } => row.role = to.to_string(),
+            UserEvent::UserRoleChanged { to, .. } => row.role = to.into(),
             UserEvent::UserPasswordChanged { password_hash } => {
                 row.password_hash = password_hash;
                 row.valid_after = recorded.position;
@@ -145,7 +145,7 @@ impl IdentityRows {
                 row.sso_subject = Some(to.subject);
             }
             UserEvent::UserIdentityRemoved(ExternalIdentity { issuer, subject, .. }) => {
-                self.removed_identities.put(RemovedIdentityRow { id, issuer, subject });
+                self.removed_identities.put(RemovedIdentityRow { id: UserId(id), issuer, subject });
             }
             UserEvent::UserDeleted { .. } => {
                 self.users.remove(id);
@@ -158,8 +158,8 @@ impl IdentityRows {
         let id = recorded.aggregate_id;
         match event {
             SessionEvent::SessionStarted { user, expires_at } => self.sessions.put(SessionRow {
-                id,
-                user_id: user.0,
+                id: SessionId(id),
+                user_id: user,
                 position: recorded.position,
                 started_at: recorded.recorded_at,
                 expires_at,
@@ -182,7 +182,7 @@ impl IdentityRows {
         match event {
             ApiTokenEvent::ApiTokenCreated(new) => self.tokens.put(ApiTokenRow {
                 id: recorded.aggregate_id,
-                user_id: new.user.0,
+                user_id: new.user,
                 name: new.name,
                 secret_sha256: new.secret_sha256.to_string(),
                 expires_at: new.expires_at,

@@ -4,11 +4,15 @@ use signalbox_boxed::boxed;
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use signalbox_domain::{identity::Role, kernel::UserId};
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use super::{ApiTokenRow, UserRow};
-use crate::page::{Listed, Order, Page, Sorting, and_eq, and_like, list};
+use crate::{
+    Word,
+    page::{Listed, Order, Page, Sorting, and_eq, and_like, list},
+};
 
 /// The user with this e-mail address or user name, in any case of letters.
 ///
@@ -124,7 +128,7 @@ pub async fn has_users(pool: &PgPool) -> Result<bool, sqlx::Error> {
 /// A session whose JWTs are valid, and its user.
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct LiveSession {
-    pub user_id: Uuid,
+    pub user_id: UserId,
     /// The integer that service 1 shows.
     pub number: i64,
     /// Login name.
@@ -132,7 +136,7 @@ pub struct LiveSession {
     /// Second login name.
     pub username: String,
     /// Present role.
-    pub role: String,
+    pub role: Word<Role>,
 }
 
 /// The session `id`, unless it has ended, has expired, or its user is gone or has changed the password since.
@@ -181,7 +185,7 @@ pub async fn live_sessions_of(
 pub struct LiveApiToken {
     /// Key of the token.
     pub token_id: Uuid,
-    pub user_id: Uuid,
+    pub user_id: UserId,
     /// The integer that service 1 shows.
     pub number: i64,
     /// Login name.
@@ -189,7 +193,7 @@ pub struct LiveApiToken {
     /// Second login name.
     pub username: String,
     /// Present role.
-    pub role: String,
+    pub role: Word<Role>,
     /// Whether it is a controller's, if known.
     pub controller: Option<bool>,
 }

@@ -1,23 +1,26 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
+use signalbox_domain::{
+    identity::Role,
+    kernel::{SessionId, UserId},
+};
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use crate::table::ReadRow;
+use crate::{Word, table::ReadRow};
 
 /// A user.
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct UserRow {
     /// Key.
-    pub id: Uuid,
+    pub id: UserId,
     /// The integer that service 1 shows.
     pub number: i64,
     /// Login name.
     pub email: String,
     /// Second login name.
     pub username: String,
-    /// `admin`, `operator` or `viewer`.
-    pub role: String,
+    pub role: Word<Role>,
     /// Argon2id hash in PHC format; empty for a user without a password.
     pub password_hash: String,
     /// Identity provider; `None` for local users.
@@ -40,7 +43,7 @@ impl ReadRow for UserRow {
     const TABLE: &'static str = "users";
 
     fn id(&self) -> Uuid {
-        self.id
+        self.id.0
     }
 }
 
@@ -48,7 +51,7 @@ impl ReadRow for UserRow {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, FromRow)]
 pub struct RemovedIdentityRow {
     /// Key: the user's.
-    pub id: Uuid,
+    pub id: UserId,
     /// The provider's `iss`.
     pub issuer: String,
     /// The user's subject at the provider.
@@ -59,7 +62,7 @@ impl ReadRow for RemovedIdentityRow {
     const TABLE: &'static str = "removed_identities";
 
     fn id(&self) -> Uuid {
-        self.id
+        self.id.0
     }
 }
 
@@ -68,7 +71,7 @@ impl ReadRow for RemovedIdentityRow {
 pub struct ApiTokenRow {
     /// Key.
     pub id: Uuid,
-    pub user_id: Uuid,
+    pub user_id: UserId,
     /// Display name.
     pub name: String,
     /// SHA-256 of the secret.
@@ -97,8 +100,8 @@ impl ReadRow for ApiTokenRow {
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct SessionRow {
     /// Key; the `sid` claim of its JWTs.
-    pub id: Uuid,
-    pub user_id: Uuid,
+    pub id: SessionId,
+    pub user_id: UserId,
     /// Position of its start in the log.
     pub position: i64,
     /// When it began.
@@ -113,6 +116,6 @@ impl ReadRow for SessionRow {
     const TABLE: &'static str = "sessions";
 
     fn id(&self) -> Uuid {
-        self.id
+        self.id.0
     }
 }

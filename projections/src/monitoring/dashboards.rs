@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use signalbox_domain::{
-    kernel::{ChannelId, WidgetId},
+    kernel::{ChannelId, UserId, WidgetId},
     monitoring::{DashboardEvent, PlacedWidget, WidgetChanges, WidgetSpec, WidgetType},
 };
 use signalbox_event_store::RecordedEvent;
@@ -14,7 +14,7 @@ use sqlx::{FromRow, PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::{
-    ApplyError,
+    ApplyError, UnknownWord, Word,
     page::{Listed, Order, Page, Sorting, and_eq, and_like, list},
     table::{ReadRow, Table},
 };
@@ -24,7 +24,7 @@ use crate::{
 pub struct DashboardRow {
     /// Key.
     pub id: Uuid,
-    pub owner_id: Uuid,
+    pub owner_id: UserId,
     /// Display name.
     pub name: String,
     /// Whether all users see it.
@@ -49,17 +49,16 @@ impl ReadRow for DashboardRow {
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct WidgetRow {
     /// Key.
-    pub id: Uuid,
+    pub id: WidgetId,
     /// Where it is.
     pub dashboard_id: Uuid,
     /// Position of its adding in the log.
     pub position: i64,
-    /// `line_chart`, `gauge`, `stat_card` or `actuator_toggle`.
-    pub widget_type: String,
+    pub widget_type: Word<WidgetType>,
     /// Heading.
     pub title: String,
     /// The channel shown; `None` also after that was deleted.
-    pub channel_id: Option<Uuid>,
+    pub channel_id: Option<ChannelId>,
     /// Column.
     pub x: i32,
     /// Row.
@@ -76,7 +75,7 @@ impl ReadRow for WidgetRow {
     const TABLE: &'static str = "widgets";
 
     fn id(&self) -> Uuid {
-        self.id
+        self.id.0
     }
 }
 
@@ -120,7 +119,7 @@ impl Dashboards {
         if let DashboardEvent::DashboardCreated(new) = event {
             return self.dashboards.put(DashboardRow {
                 id,
-                owner_id: new.owner.0,
+                owner_id: new.owner,
                 name: new.name,
                 is_global: new.is_global,
                 version: recorded.sequence,
@@ -190,7 +189,7 @@ impl Dashboards {
         let dashboards = std::mem::take(&mut self.deleted_dashboards);
         let channels = std::mem::take(&mut self.deleted_channels);
         self.widgets.remove_where(|widget| dashboards.contains(&widget.dashboard_id));
-        let shows_one = |widget: &WidgetRow| widget.channel_id.is_some_and(|id| channels.contains(&id));
+        let shows_one = |widget: &WidgetRow| widget.channel_id.is_some_and(|id| channels.contains(&id.0));
         self.widgets.change_where(shows_one, |widget| widget.channel_id = None);
         self.dashboards.write(connection, schema, keep).await?;
         self.widgets.write(connection, schema, keep).await?;
@@ -210,12 +209,12 @@ impl Dashboards {
 fn placed(dashboard: Uuid, placed: PlacedWidget) -> WidgetRow {
     let WidgetSpec { kind, title, channel, x, y, w, h, config } = placed.spec;
     WidgetRow {
-        id: placed.widget.0,
+        id: placed.widget,
         dashboard_id: dashboard,
         position: placed.added_at,
-        widget_type: kind.as_str().to_owned(),
+        widget_type: kind.into(),
         title,
-        channel_id: channel.map(|channel| channel.0),
+        channel_id: channel,
         x,
         y,
         w,
@@ -227,7 +226,7 @@ fn placed(dashboard: Uuid, placed: PlacedWidget) -> WidgetRow {
 fn change(row: &mut WidgetRow, changes: WidgetChanges) {
     let WidgetChanges { title, channel, x, y, w, h, config } = changes;
     row.title = title.unwrap_or(std::mem::take(&mut row.title));
-    row.channel_id = channel.map_or(row.channel_id, |channel| channel.map(|channel| channel.0));
+    row.channel_id = channel.unwrap_or(row.channel_id);
     row.x = x.unwrap_or(row.x);
     row.y = y.unwrap_or(row.y);
     row.w = w.unwrap_or(row.w);
@@ -236,13 +235,15 @@ fn change(row: &mut WidgetRow, changes: WidgetChanges) {
 }
 
 impl WidgetRow {
-    /// The widget for a restored dashboard; `None` if its type is a word of a version that this program does not
-    /// know.
-    pub fn placed(self) -> Option<PlacedWidget> {
+    /// The widget for a restored dashboard.
+    ///
+    /// # Errors
+    /// [`UnknownWord`].
+    pub fn placed(self) -> Result<PlacedWidget, UnknownWord> {
         let Self { id, position, widget_type, title, channel_id, x, y, w, h, config, .. } = self;
-        let (kind, channel) = (WidgetType::parse(&widget_type)?, channel_id.map(ChannelId));
-        let spec = WidgetSpec { kind, title, channel, x, y, w, h, config };
-        Some(PlacedWidget { widget: WidgetId(id), added_at: position, spec })
+        let kind = widget_type.known()?;
+        let spec = WidgetSpec { kind, title, channel: channel_id, x, y, w, h, config };
+        Ok(PlacedWidget { widget: id, added_at: position, spec })
     }
 }
 

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use signalbox_boxed::boxed;
-use signalbox_domain::monitoring::ExperimentEvent;
+use signalbox_domain::{kernel::UserId, monitoring::ExperimentEvent};
 use signalbox_event_store::RecordedEvent;
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
@@ -18,7 +18,7 @@ use crate::{
 pub struct ExperimentRow {
     /// Key.
     pub id: Uuid,
-    pub owner_id: Uuid,
+    pub owner_id: UserId,
     /// Unique name.
     pub name: String,
     /// When it began.
@@ -45,7 +45,7 @@ pub(super) fn fold(rows: &mut Table<ExperimentRow>, recorded: &RecordedEvent, ev
         ExperimentEvent::ExperimentStarted(new) => {
             return rows.put(ExperimentRow {
                 id,
-                owner_id: new.owner.0,
+                owner_id: new.owner,
                 name: new.name,
                 started_at: at,
                 stopped_at: None,

@@ -1,7 +1,7 @@
 use async_trait::async_trait;
 use signalbox_domain::{
     catalog::Context,
-    kernel::Decider,
+    kernel::{ChannelId, Decider},
     monitoring::{
         Channel, ChannelEvent, ChannelSpec, Dashboard, DashboardEvent, Experiment, ExperimentEvent, LogEntry,
         LogEntryEvent, NewChannel,
@@ -125,7 +125,7 @@ impl MonitoringRows {
                     retention_days,
                 } = to;
                 row.name = name;
-                row.channel_type = kind.as_str().to_owned();
+                row.channel_type = kind.into();
                 row.unit = unit;
                 row.min_value = min_value;
                 row.max_value = max_value;
@@ -152,11 +152,11 @@ fn created(recorded: &RecordedEvent, new: NewChannel) -> ChannelRow {
     let ChannelSpec { name, kind, unit, min_value, max_value, labels, description, retention_days } =
         new.spec;
     ChannelRow {
-        id: recorded.aggregate_id,
+        id: ChannelId(recorded.aggregate_id),
         number: new.number,
-        owner_id: new.owner.0,
+        owner_id: new.owner,
         name,
-        channel_type: kind.as_str().to_owned(),
+        channel_type: kind.into(),
         unit,
         min_value,
         max_value,

@@ -3,12 +3,16 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use signalbox_boxed::boxed;
-use signalbox_domain::monitoring::{LogEntryEvent, LogStatus};
+use signalbox_domain::{
+    kernel::UserId,
+    monitoring::{LogEntryEvent, LogStatus, LogType},
+};
 use signalbox_event_store::RecordedEvent;
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use crate::{
+    Word,
     page::{Listed, Order, Page, Sorting, and_eq, and_like, and_within, list},
     table::{ReadRow, Table},
 };
@@ -18,16 +22,14 @@ use crate::{
 pub struct LogEntryRow {
     /// Key.
     pub id: Uuid,
-    /// `error`, `warning` or `info`.
-    pub log_type: String,
-    /// `read` or `unread`.
-    pub status: String,
+    pub log_type: Word<LogType>,
+    pub status: Word<LogStatus>,
     /// The sentence.
     pub content: String,
     /// The reporting component.
     pub source: String,
     /// The user concerned, or the author.
-    pub user_id: Option<Uuid>,
+    pub user_id: Option<UserId>,
     /// Version of the aggregate.
     pub version: i64,
     /// When it was written.
@@ -49,11 +51,11 @@ pub(super) fn fold(rows: &mut Table<LogEntryRow>, recorded: &RecordedEvent, even
     if let LogEntryEvent::LogEntryWritten(new) = event {
         return rows.put(LogEntryRow {
             id,
-            log_type: new.kind.as_str().to_owned(),
-            status: LogStatus::Unread.as_str().to_owned(),
+            log_type: new.kind.into(),
+            status: LogStatus::Unread.into(),
             content: new.content,
             source: new.source,
-            user_id: new.user.map(|user| user.0),
+            user_id: new.user,
             version: recorded.sequence,
             created_at: at,
             updated_at: at,
@@ -64,7 +66,7 @@ pub(super) fn fold(rows: &mut Table<LogEntryRow>, recorded: &RecordedEvent, even
     row.updated_at = at;
     match event {
         LogEntryEvent::LogEntryWritten(_) => {}
-        LogEntryEvent::LogEntryMarked { status } => row.status = status.as_str().to_owned(),
+        LogEntryEvent::LogEntryMarked { status } => row.status = status.into(),
         LogEntryEvent::LogEntryEdited { to, .. } => row.content = to,
     }
 }

@@ -128,10 +128,10 @@ pub async fn past_dashboard(
     let was_created = fold_stream_slice::<DashboardRow>(pool, &mut rows, id, at, Vec::new()).await?;
     let mut shown = rows.dashboard(id);
     if let Some((_, widgets)) = &mut shown {
-        let deleted =
-            deleted_channels(pool, widgets.iter().filter_map(|widget| widget.channel_id), at).await?;
+        let linked = widgets.iter().filter_map(|widget| widget.channel_id.map(Uuid::from));
+        let deleted = deleted_channels(pool, linked, at).await?;
         for widget in widgets {
-            widget.channel_id = widget.channel_id.filter(|channel| !deleted.contains(channel));
+            widget.channel_id = widget.channel_id.filter(|channel| !deleted.contains(&channel.0));
         }
     }
     found::<DashboardRow, _>(pool, id, was_created, shown).await

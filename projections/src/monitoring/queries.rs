@@ -4,7 +4,10 @@ use signalbox_boxed::boxed;
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
-use signalbox_domain::monitoring::{ChannelType, Labels};
+use signalbox_domain::{
+    kernel::ChannelId,
+    monitoring::{ChannelType, Labels},
+};
 use sqlx::{FromRow, PgPool, types::Json};
 use uuid::Uuid;
 
@@ -270,7 +273,7 @@ pub async fn channels_deleted_since(pool: &PgPool, held: HeldState) -> Result<Ha
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct SensorChannel {
     /// Key.
-    pub id: Uuid,
+    pub id: ChannelId,
     /// The integer that stands for it in the datapoint log.
     pub number: i32,
     /// Display name.

@@ -1,23 +1,25 @@
 use chrono::{DateTime, Utc};
 use serde::Serialize;
-use signalbox_domain::monitoring::Labels;
+use signalbox_domain::{
+    kernel::{ChannelId, UserId},
+    monitoring::{ChannelType, Labels},
+};
 use sqlx::{FromRow, types::Json};
 use uuid::Uuid;
 
-use crate::table::ReadRow;
+use crate::{Word, table::ReadRow};
 
 /// A channel. A deleted one stays as it was last, because its datapoints stay too.
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct ChannelRow {
     /// Key.
-    pub id: Uuid,
+    pub id: ChannelId,
     /// The integer that stands for it in the datapoint log.
     pub number: i32,
-    pub owner_id: Uuid,
+    pub owner_id: UserId,
     /// Unique name.
     pub name: String,
-    /// `sensor`, `actuator`, `range`, `cmd_button`, `cmd_opened` or `cmd_closed`.
-    pub channel_type: String,
+    pub channel_type: Word<ChannelType>,
     /// Unit of its values.
     pub unit: Option<String>,
     /// Lower bound for displays.
@@ -48,6 +50,6 @@ impl ReadRow for ChannelRow {
     const TABLE: &'static str = "channels";
 
     fn id(&self) -> Uuid {
-        self.id
+        self.id.0
     }
 }

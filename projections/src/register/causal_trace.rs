@@ -3,13 +3,14 @@ use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, Utc};
 use signalbox_domain::{
-    automation::{DeliveryBatch, DeliveryBatchEvent, Verdict},
-    kernel::Decider,
+    automation::{DeliveryBatch, DeliveryBatchEvent, DeliveryStatus, Verdict},
+    kernel::{Decider, DeliveryId},
 };
 use signalbox_event_store::{LogFilter, LogOrder, RecordedEvent, SearchError, search};
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
+use crate::Word;
 use crate::automation::outgoing::{PUBLISHED, published_id};
 
 /// Limit of the deliveries shown in one page of a trace.
@@ -54,11 +55,10 @@ pub enum Outcome {
 #[derive(Debug, Clone, PartialEq, FromRow)]
 pub struct TracedDelivery {
     /// Key of the delivery.
-    pub id: Uuid,
+    pub id: DeliveryId,
     pub webhook_id: Uuid,
     event_id: Uuid,
-    /// `pending`, `delivered`, `failed` or `dead_letter`.
-    pub status: String,
+    pub status: Word<DeliveryStatus>,
     /// Attempts that have ended.
     pub attempts: i32,
     /// The receiver's last answer.

@@ -4,10 +4,10 @@ use async_trait::async_trait;
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_domain::{
     catalog::Context,
-    kernel::Decider,
+    kernel::{AgentId, AgentTokenId, Decider, JobId, TransferId},
     transfer::{
-        Agent, AgentEvent, AgentToken, AgentTokenEvent, Job, JobEvent, JobSpec, Leg, NewJob, NewTransfer,
-        Schedule, Transfer, TransferEvent,
+        Agent, AgentEvent, AgentProfile, AgentToken, AgentTokenEvent, Job, JobEvent, Leg, NewAgent, NewJob,
+        NewTransfer, Phase, Transfer, TransferEvent, TransferStatus,
     },
 };
 use signalbox_event_store::{DecodeError, RecordedEvent};
@@ -106,7 +106,7 @@ impl Rows for TransferRows {
     ) -> Result<(), ApplyError> {
         let deleted = std::mem::take(&mut self.deleted_agents);
         if !deleted.is_empty() {
-            self.tokens.remove_where(|token| deleted.contains(&token.agent_id));
+            self.tokens.remove_where(|token| deleted.contains(&token.agent_id.0));
         }
         self.agents.write(connection, schema, keep).await?;
         self.tokens.write(connection, schema, keep).await?;
@@ -125,9 +125,7 @@ impl TransferRows {
     fn agent(&mut self, recorded: &RecordedEvent, event: AgentEvent) {
         let (id, at) = (recorded.aggregate_id, recorded.recorded_at);
         if let AgentEvent::AgentCreated(new) = event {
-            let mut row = new_agent(recorded, new.number);
-            describe(&mut row, new.profile);
-            return self.agents.put(row);
+            return self.agents.put(new_agent(recorded, new));
         }
         let Some(row) = self.agents.change(id) else { return };
         row.version = recorded.sequence;
@@ -144,7 +142,7 @@ impl TransferRows {
             AgentEvent::AgentConnected { session, transport, .. } => {
                 row.away_since = None;
                 row.status = "online".to_owned();
-                row.transport_mode = Some(word(&transport));
+                row.transport_mode = Some(transport.into());
                 row.session = Some(session);
                 row.connected_at = Some(at);
                 row.last_seen = Some(at);
@@ -171,10 +169,10 @@ impl TransferRows {
     fn token(&mut self, recorded: &RecordedEvent, event: AgentTokenEvent) {
         match event {
             AgentTokenEvent::AgentTokenCreated(new) => self.tokens.put(AgentTokenRow {
-                id: recorded.aggregate_id,
+                id: AgentTokenId(recorded.aggregate_id),
                 number: new.number,
                 name: new.name,
-                agent_id: new.agent.id.0,
+                agent_id: new.agent.id,
                 agent_number: new.agent.number,
                 description: new.description,
                 secret_sha256: new.secret_sha256.into(),
@@ -199,8 +197,8 @@ impl TransferRows {
             JobEvent::JobUpdated { from, to } => {
                 // A withdrawal may have disabled it without this event.
                 let rescheduled =
-                    from.schedule != to.schedule || [from.enabled, row.enabled] != [to.enabled; 2];
-                specify(row, to);
+                    from.schedule != to.schedule || [from.enabled, row.settings.enabled] != [to.enabled; 2];
+                row.settings = to.into();
                 if rescheduled {
                     row.next_run = next_run(row, at);
                 }
@@ -224,7 +222,7 @@ impl TransferRows {
             let staged = self.files.entry(id).or_default();
             for file in files {
                 let row = TransferFileRow {
-                    transfer_id: id,
+                    transfer_id: TransferId(id),
                     name: file.name.clone(),
                     size: file.size as i64,
                     sha256: file.sha256.to_string(),
@@ -270,19 +268,19 @@ impl TransferRows {
         let rested = self.files.extract_if(|transfer, _| !self.transfers.contains(*transfer));
         let (first, others): (Vec<_>, Vec<_>) = rested
             .flat_map(|(_, files)| files.into_values())
-            .partition(|file| new.contains(&file.transfer_id));
+            .partition(|file| new.contains(&file.transfer_id.0));
         insert(connection, schema, "transfer_files", &first).await?;
         upsert(connection, schema, "transfer_files", "transfer_id, read.text_key(name)", &others).await
     }
 }
 
-fn new_agent(recorded: &RecordedEvent, number: i64) -> AgentRow {
+fn new_agent(recorded: &RecordedEvent, new: NewAgent) -> AgentRow {
     AgentRow {
-        id: recorded.aggregate_id,
-        number,
-        name: String::new(),
-        agent_type: String::new(),
-        description: None,
+        id: AgentId(recorded.aggregate_id),
+        number: new.number,
+        name: new.profile.name,
+        agent_type: new.profile.kind.into(),
+        description: new.profile.description,
         status: "offline".to_owned(),
         version_text: None,
         hostname: None,
@@ -301,70 +299,53 @@ fn new_agent(recorded: &RecordedEvent, number: i64) -> AgentRow {
     }
 }
 
-fn describe(row: &mut AgentRow, profile: signalbox_domain::transfer::AgentProfile) {
+fn describe(row: &mut AgentRow, profile: AgentProfile) {
     row.name = profile.name;
-    row.agent_type = word(&profile.kind);
+    row.agent_type = profile.kind.into();
     row.description = profile.description;
 }
 
 fn new_job(recorded: &RecordedEvent, new: NewJob) -> JobRow {
     let NewJob { number, owner, spec } = new;
     let mut row = JobRow {
-        id: recorded.aggregate_id,
+        id: JobId(recorded.aggregate_id),
         number,
-        owner_id: owner.0,
+        owner_id: owner,
+        settings: spec.into(),
+        last_run: None,
+        next_run: None,
+        last_transfer_number: None,
         version: recorded.sequence,
         created_at: recorded.recorded_at,
         updated_at: recorded.recorded_at,
-        ..JobRow::default()
     };
-    specify(&mut row, spec);
     row.next_run = next_run(&row, recorded.recorded_at);
     row
 }
 
-fn specify(row: &mut JobRow, spec: JobSpec) {
-    row.name = spec.name;
-    row.job_type = word(&spec.kind);
-    row.enabled = spec.enabled;
-    row.source_agent_id = spec.source_agent.id.0;
-    row.source_agent_number = spec.source_agent.number;
-    row.destination_agent_id = spec.destination_agent.id.0;
-    row.destination_agent_number = spec.destination_agent.number;
-    row.source_path = spec.source_path;
-    row.destination_path = spec.destination_path;
-    let (cron, timezone) = spec.schedule.map(|schedule| (schedule.cron, schedule.timezone)).unzip();
-    (row.schedule, row.timezone) = (cron, spec.timezone.or(timezone));
-    row.max_attempts = spec.retry.max_attempts as i32;
-    row.backoff_seconds = spec.retry.backoff_seconds as i32;
-    row.overlap = word(&spec.overlap);
-    row.description = spec.description;
-}
-
 /// First firing after `after`; pure, so that a rebuild computes the same time.
 fn next_run(row: &JobRow, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    let schedule = Schedule { cron: row.schedule.clone()?, timezone: row.timezone.clone()? };
-    if row.enabled { schedule.next_after(after) } else { None }
+    row.settings.schedule().filter(|_| row.settings.enabled)?.next_after(after)
 }
 
 fn new_transfer(recorded: &RecordedEvent, new: NewTransfer) -> TransferRow {
     TransferRow {
-        id: recorded.aggregate_id,
+        id: TransferId(recorded.aggregate_id),
         number: new.number,
-        owner_id: new.owner.0,
-        job_id: new.job.map(|job| job.id.0),
+        owner_id: new.owner,
+        job_id: new.job.map(|job| job.id),
         job_number: new.job.map(|job| job.number),
-        job_type: word(&new.kind),
-        source_agent_id: new.source_agent.map(|agent| agent.id.0),
+        job_type: new.kind.into(),
+        source_agent_id: new.source_agent.map(|agent| agent.id),
         source_agent_number: new.source_agent.map(|agent| agent.number),
-        destination_agent_id: new.destination_agent.id.0,
+        destination_agent_id: new.destination_agent.id,
         destination_agent_number: new.destination_agent.number,
         source_path: new.source_path,
         destination_path: new.destination_path,
         filename: new.filename,
         size: new.size.map(|size| size as i64),
-        status: "pending".to_owned(),
-        phase: "queued".to_owned(),
+        status: TransferStatus::Pending.into(),
+        phase: Phase::Queued.into(),
         attempts: 0,
         asked: false,
         max_attempts: new.retry.max_attempts as i32,
@@ -387,9 +368,9 @@ fn new_transfer(recorded: &RecordedEvent, new: NewTransfer) -> TransferRow {
 }
 
 fn change_transfer(row: &mut TransferRow, at: DateTime<Utc>, event: TransferEvent) {
-    let mut moved = |phase: &str| {
-        row.phase = phase.to_owned();
-        row.status = "running".to_owned();
+    let mut moved = |phase: Phase| {
+        row.phase = phase.into();
+        row.status = TransferStatus::Running.into();
         row.started_at.get_or_insert(at);
     };
     match event {
@@ -398,21 +379,21 @@ fn change_transfer(row: &mut TransferRow, at: DateTime<Utc>, event: TransferEven
             row.attempts = attempt as i32;
             row.asked = true;
             row.downloaded = 0;
-            row.phase = if leg == Leg::Upload { "dispatched" } else { "staged" }.to_owned();
+            row.phase = if leg == Leg::Upload { Phase::Dispatched } else { Phase::Staged }.into();
         }
         TransferEvent::TransferProgressed { leg: Leg::Upload, bytes, total } => {
-            moved("uploading");
+            moved(Phase::Uploading);
             row.uploaded = bytes as i64;
             if !row.is_tree() {
                 row.size = total.map(|total| total as i64).or(row.size);
             }
         }
         TransferEvent::TransferProgressed { leg: Leg::Download, bytes, .. } => {
-            moved("downloading");
+            moved(Phase::Downloading);
             row.downloaded = bytes as i64;
         }
         TransferEvent::FilesStaged { files } => {
-            moved("uploading");
+            moved(Phase::Uploading);
             let bytes: i64 = files.iter().map(|file| file.size as i64).sum();
             if row.is_tree() {
                 row.file_count += files.len() as i64;
@@ -423,7 +404,7 @@ fn change_transfer(row: &mut TransferRow, at: DateTime<Utc>, event: TransferEven
             }
         }
         TransferEvent::TransferStaged { files, size, sha256, .. } => {
-            moved("staged");
+            moved(Phase::Staged);
             row.asked = false;
             row.file_count = files as i64;
             row.size = Some(size as i64);
@@ -435,7 +416,7 @@ fn change_transfer(row: &mut TransferRow, at: DateTime<Utc>, event: TransferEven
                 row.file_count = 0;
                 row.uploaded = 0;
             }
-            row.phase = "queued".to_owned();
+            row.phase = Phase::Queued.into();
             row.error = Some(error);
             row.not_before = Some(at + TimeDelta::seconds(i64::from(backoff_seconds)));
         }
@@ -443,26 +424,21 @@ fn change_transfer(row: &mut TransferRow, at: DateTime<Utc>, event: TransferEven
             row.proven = proven;
             row.downloaded = row.uploaded;
             row.error = None;
-            finish(row, at, "completed");
+            finish(row, at, TransferStatus::Completed);
         }
         TransferEvent::TransferFailed { error } => {
             row.error = Some(error);
-            finish(row, at, "failed");
+            finish(row, at, TransferStatus::Failed);
         }
-        TransferEvent::TransferCancelled => finish(row, at, "cancelled"),
+        TransferEvent::TransferCancelled => finish(row, at, TransferStatus::Cancelled),
         TransferEvent::StagedBytesDeleted => row.cleaned = true,
         TransferEvent::TransferDeleted => row.deleted = true,
     }
 }
 
-fn finish(row: &mut TransferRow, at: DateTime<Utc>, status: &str) {
-    row.status = status.to_owned();
-    row.phase = "done".to_owned();
+fn finish(row: &mut TransferRow, at: DateTime<Utc>, status: TransferStatus) {
+    row.status = status.into();
+    row.phase = Phase::Done.into();
     row.not_before = None;
     row.finished_at = Some(at);
-}
-
-/// The wire word of a unit variant.
-fn word<T: serde::Serialize>(value: &T) -> String {
-    serde_json::to_value(value).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
 }

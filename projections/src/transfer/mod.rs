@@ -7,4 +7,6 @@ mod rows;
 
 pub use fold::{TransferProjection, TransferRows};
 pub use past::{past_job, past_transfer};
-pub use rows::{AgentRow, AgentTokenRow, JobRow, TransferFileRow, TransferRow, mail_key, parse_mail_key};
+pub use rows::{
+    AgentRow, AgentTokenRow, JobColumns, JobRow, TransferFileRow, TransferRow, mail_key, parse_mail_key,
+};

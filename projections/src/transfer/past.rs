@@ -120,7 +120,7 @@ impl Resource for TransferRow {
 pub async fn past_job(pool: &PgPool, id: Uuid, at: At) -> Result<Past<JobRow>, StateError> {
     let alone = past::<JobRow>(pool, id, at).await?;
     let Past::Present(job) = &alone else { return Ok(alone) };
-    let runs = runs(pool, id, at, job.schedule.is_some()).await?;
+    let runs = runs(pool, id, at, job.settings.schedule.is_some()).await?;
     if runs.is_empty() {
         return Ok(alone);
     }

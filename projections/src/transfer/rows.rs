@@ -1,25 +1,27 @@
 use chrono::{DateTime, Utc};
-use serde::{Serialize, de::DeserializeOwned};
+use serde::Serialize;
 use signalbox_domain::{
-    kernel::{AgentId, JobId, UserId},
-    transfer::{AgentRef, JobRef, JobSpec, Leg, Phase, Retry, Schedule},
+    kernel::{AgentId, AgentTokenId, JobId, TransferId, UserId},
+    transfer::{
+        AgentRef, AgentType, JobRef, JobSpec, JobType, Leg, Overlap, Phase, Retry, Schedule, TransferStatus,
+        TransportMode,
+    },
 };
 use sqlx::FromRow;
 use uuid::Uuid;
 
-use crate::table::ReadRow;
+use crate::{UnknownWord, Word, table::ReadRow};
 
 /// A file agent.
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct AgentRow {
     /// Key.
-    pub id: Uuid,
+    pub id: AgentId,
     /// The integer that clients see.
     pub number: i64,
     /// Display name.
     pub name: String,
-    /// `server` or `client`.
-    pub agent_type: String,
+    pub agent_type: Word<AgentType>,
     /// Free text.
     pub description: Option<String>,
     /// `online`, `offline` or `error`.
@@ -34,8 +36,7 @@ pub struct AgentRow {
     pub ip_address: Option<String>,
     /// Protocol extensions that it understands.
     pub capabilities: Vec<String>,
-    /// `websocket` or `polling`.
-    pub transport_mode: Option<String>,
+    pub transport_mode: Option<Word<TransportMode>>,
     /// Its present session.
     pub session: Option<Uuid>,
     /// When that began.
@@ -58,7 +59,14 @@ impl ReadRow for AgentRow {
     const TABLE: &'static str = "agents";
 
     fn id(&self) -> Uuid {
-        self.id
+        self.id.0
+    }
+}
+
+impl AgentRow {
+    /// Whether its last session was by long polling.
+    pub fn polls(&self) -> bool {
+        self.transport_mode.as_ref().is_some_and(|mode| mode.is(TransportMode::Polling))
     }
 }
 
@@ -72,7 +80,7 @@ pub struct RemovedNumberRow {
     /// The integer.
     pub number: i64,
     /// The former owner; `None` for a shared resource.
-    pub owner_id: Option<Uuid>,
+    pub owner_id: Option<UserId>,
 }
 
 impl ReadRow for RemovedNumberRow {
@@ -87,12 +95,12 @@ impl ReadRow for RemovedNumberRow {
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct AgentTokenRow {
     /// Key.
-    pub id: Uuid,
+    pub id: AgentTokenId,
     /// The integer that clients see.
     pub number: i64,
     /// Display name.
     pub name: String,
-    pub agent_id: Uuid,
+    pub agent_id: AgentId,
     /// The agent's integer.
     pub agent_number: i64,
     /// Free text.
@@ -111,48 +119,21 @@ impl ReadRow for AgentTokenRow {
     const TABLE: &'static str = "agent_tokens";
 
     fn id(&self) -> Uuid {
-        self.id
+        self.id.0
     }
 }
 
 /// A job.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, FromRow)]
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct JobRow {
     /// Key.
-    pub id: Uuid,
+    pub id: JobId,
     /// The integer that clients see.
     pub number: i64,
-    pub owner_id: Uuid,
-    /// Display name.
-    pub name: String,
-    /// `push` or `pull`.
-    pub job_type: String,
-    /// Whether the schedule is followed.
-    pub enabled: bool,
-    /// Agent that holds the files.
-    pub source_agent_id: Uuid,
-    /// Its integer.
-    pub source_agent_number: i64,
-    /// Agent that receives them.
-    pub destination_agent_id: Uuid,
-    /// Its integer.
-    pub destination_agent_number: i64,
-    /// Path on the source.
-    pub source_path: String,
-    /// Path on the destination.
-    pub destination_path: String,
-    /// Cron expression.
-    pub schedule: Option<String>,
-    /// IANA time zone of the schedule.
-    pub timezone: Option<String>,
-    /// How often a transfer is tried.
-    pub max_attempts: i32,
-    /// Delay between attempts, in seconds.
-    pub backoff_seconds: i32,
-    /// `skip` or `queue`.
-    pub overlap: String,
-    /// Free text.
-    pub description: Option<String>,
+    pub owner_id: UserId,
+    #[serde(flatten)]
+    #[sqlx(flatten)]
+    pub settings: JobColumns,
     /// When it last made a transfer.
     pub last_run: Option<DateTime<Utc>>,
     /// When it is due next.
@@ -170,48 +151,105 @@ pub struct JobRow {
 impl JobRow {
     /// The job as transfers name it.
     pub fn reference(&self) -> JobRef {
-        JobRef { id: JobId(self.id), number: self.number }
+        JobRef { id: self.id, number: self.number }
     }
+}
 
-    pub fn owner(&self) -> UserId {
-        UserId(self.owner_id)
+/// The settings of a job, in columns.
+#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+pub struct JobColumns {
+    /// Display name.
+    pub name: String,
+    pub job_type: Word<JobType>,
+    /// Whether the schedule is followed.
+    pub enabled: bool,
+    /// Agent that holds the files.
+    pub source_agent_id: AgentId,
+    /// Its integer.
+    pub source_agent_number: i64,
+    /// Agent that receives them.
+    pub destination_agent_id: AgentId,
+    /// Its integer.
+    pub destination_agent_number: i64,
+    /// Path on the source.
+    pub source_path: String,
+    /// Path on the destination.
+    pub destination_path: String,
+    /// Cron expression.
+    pub schedule: Option<String>,
+    /// IANA time zone of the schedule.
+    pub timezone: Option<String>,
+    /// How often a transfer is tried.
+    pub max_attempts: i32,
+    /// Delay between attempts, in seconds.
+    pub backoff_seconds: i32,
+    pub overlap: Word<Overlap>,
+    /// Free text.
+    pub description: Option<String>,
+}
+
+impl From<JobSpec> for JobColumns {
+    fn from(spec: JobSpec) -> Self {
+        let (cron, timezone) = spec.schedule.map(|schedule| (schedule.cron, schedule.timezone)).unzip();
+        Self {
+            name: spec.name,
+            job_type: spec.kind.into(),
+            enabled: spec.enabled,
+            source_agent_id: spec.source_agent.id,
+            source_agent_number: spec.source_agent.number,
+            destination_agent_id: spec.destination_agent.id,
+            destination_agent_number: spec.destination_agent.number,
+            source_path: spec.source_path,
+            destination_path: spec.destination_path,
+            schedule: cron,
+            timezone: spec.timezone.or(timezone),
+            max_attempts: spec.retry.max_attempts as i32,
+            backoff_seconds: spec.retry.backoff_seconds as i32,
+            overlap: spec.overlap.into(),
+            description: spec.description,
+        }
     }
+}
 
-    pub fn to_spec(&self) -> JobSpec {
-        let schedule = self.schedule.clone().zip(self.timezone.clone());
-        JobSpec {
+impl JobColumns {
+    /// The settings as the aggregate has them.
+    ///
+    /// # Errors
+    /// [`UnknownWord`].
+    pub fn to_spec(&self) -> Result<JobSpec, UnknownWord> {
+        Ok(JobSpec {
             name: self.name.clone(),
-            kind: from_word(&self.job_type),
-            source_agent: AgentRef { id: AgentId(self.source_agent_id), number: self.source_agent_number },
+            kind: self.job_type.known()?,
+            source_agent: AgentRef { id: self.source_agent_id, number: self.source_agent_number },
             destination_agent: AgentRef {
-                id: AgentId(self.destination_agent_id),
+                id: self.destination_agent_id,
                 number: self.destination_agent_number,
             },
             source_path: self.source_path.clone(),
             destination_path: self.destination_path.clone(),
-            schedule: schedule.map(|(cron, timezone)| Schedule { cron, timezone }),
+            schedule: self.schedule(),
             timezone: self.timezone.clone(),
             enabled: self.enabled,
             retry: Retry {
                 max_attempts: self.max_attempts.unsigned_abs(),
                 backoff_seconds: self.backoff_seconds.unsigned_abs(),
             },
-            overlap: from_word(&self.overlap),
+            overlap: self.overlap.known()?,
             description: self.description.clone(),
-        }
+        })
     }
-}
 
-/// The unit variant whose wire word `word` is; rows hold only such words.
-fn from_word<T: DeserializeOwned + Default>(word: &str) -> T {
-    serde_json::from_value(serde_json::Value::String(word.to_owned())).unwrap_or_default()
+    pub(super) fn schedule(&self) -> Option<Schedule> {
+        let (cron, timezone) = self.schedule.clone().zip(self.timezone.clone())?;
+        Some(Schedule { cron, timezone })
+    }
 }
 
 impl ReadRow for JobRow {
     const TABLE: &'static str = "jobs";
 
     fn id(&self) -> Uuid {
-        self.id
+        self.id.0
     }
 }
 
@@ -219,22 +257,21 @@ impl ReadRow for JobRow {
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct TransferRow {
     /// Key.
-    pub id: Uuid,
+    pub id: TransferId,
     /// The integer that clients see.
     pub number: i64,
-    pub owner_id: Uuid,
+    pub owner_id: UserId,
     /// Its job.
-    pub job_id: Option<Uuid>,
+    pub job_id: Option<JobId>,
     /// The job's integer.
     pub job_number: Option<i64>,
-    /// `push` or `pull`.
-    pub job_type: String,
+    pub job_type: Word<JobType>,
     /// Agent that holds the files; `None` where the owner uploads the file.
-    pub source_agent_id: Option<Uuid>,
+    pub source_agent_id: Option<AgentId>,
     /// Its integer.
     pub source_agent_number: Option<i64>,
     /// Agent that receives them.
-    pub destination_agent_id: Uuid,
+    pub destination_agent_id: AgentId,
     /// Its integer.
     pub destination_agent_number: i64,
     /// Path on the source.
@@ -245,10 +282,8 @@ pub struct TransferRow {
     pub filename: String,
     /// Bytes, once known.
     pub size: Option<i64>,
-    /// `pending`, `running`, `completed`, `failed` or `cancelled`.
-    pub status: String,
-    /// `queued`, `dispatched`, `uploading`, `staged`, `downloading` or `done`.
-    pub phase: String,
+    pub status: Word<TransferStatus>,
+    pub phase: Word<Phase>,
     /// Attempts begun.
     pub attempts: i32,
     /// Whether the agent that acts next has been notified.
@@ -291,7 +326,7 @@ impl ReadRow for TransferRow {
     const TABLE: &'static str = "transfers";
 
     fn id(&self) -> Uuid {
-        self.id
+        self.id.0
     }
 }
 
@@ -301,14 +336,9 @@ impl TransferRow {
         self.source_path.ends_with('/')
     }
 
-    /// The step that its attempt is at.
-    pub fn known_phase(&self) -> Phase {
-        from_word(&self.phase)
-    }
-
     /// Whether it has ended.
     pub fn is_done(&self) -> bool {
-        self.phase == "done"
+        self.phase.is(Phase::Done)
     }
 }
 
@@ -337,7 +367,7 @@ pub fn parse_mail_key(key: &str) -> Option<(i64, u32, Leg)> {
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct TransferFileRow {
     /// Its transfer.
-    pub transfer_id: Uuid,
+    pub transfer_id: TransferId,
     /// File name, or path in the tree.
     pub name: String,
     /// Bytes.

@@ -46,11 +46,11 @@ async fn a_user_is_shown_as_it_was_created() {
     let id = world.writer.user(7, "Ada", Role::Operator).await;
     world.fold().await;
     let expected = UserRow {
-        id,
+        id: UserId(id),
         number: 7,
         email: "Ada@Example.org".to_owned(),
         username: "Ada".to_owned(),
-        role: "operator".to_owned(),
+        role: Role::Operator.into(),
         password_hash: "$argon2id$".to_owned(),
         sso_provider: None,
         sso_issuer: None,
@@ -81,7 +81,7 @@ async fn changes_of_a_user_are_shown_and_nothing_else_changes() {
     let expected = UserRow {
         email: "countess@example.org".to_owned(),
         username: "countess".to_owned(),
-        role: "viewer".to_owned(),
+        role: Role::Viewer.into(),
         version: 4,
         updated_at: at(60),
         ..before
@@ -105,7 +105,7 @@ async fn a_linked_identity_finds_its_user_until_that_is_deleted() {
     };
     let found = async |issuer: &str| {
         let user = queries::user_by_identity(world.pool(), issuer, "a").await.unwrap();
-        user.map(|user| (user.id, user.sso_provider))
+        user.map(|user| (user.id.0, user.sso_provider))
     };
     let removed = async |issuer: &str| queries::is_removed_identity(world.pool(), issuer, "a").await.unwrap();
     link("https://old").await;
@@ -196,7 +196,7 @@ async fn token(world: &World, user: Uuid, number: u8, expires_at: Option<i64>) -
 async fn token_user(world: &World, number: u8) -> Option<Uuid> {
     let now = world.clock.now();
     let live = queries::live_api_token(world.pool(), digest(number).as_str(), now).await.unwrap();
-    live.map(|live| live.user_id)
+    live.map(|live| live.user_id.0)
 }
 
 #[tokio::test]
@@ -233,6 +233,6 @@ async fn an_api_token_ends_with_revocation_expiry_or_its_user() {
     )
     .await
     .unwrap();
-    assert_eq!((listed.len(), total, listed[0].token.user_id), (1, 1, bob));
+    assert_eq!((listed.len(), total, listed[0].token.user_id.0), (1, 1, bob));
     world.servers.finish().await;
 }

@@ -57,7 +57,11 @@ async fn a_widget_outlives_its_channel_and_is_unlinked() {
     world.writer.run::<Channel>(gone, ChannelCommand::Delete { values: false }).await;
     world.fold().await;
     let links = async || -> Vec<_> {
-        widgets(&world, dashboard).await.into_iter().map(|row| (row.id, row.channel_id)).collect()
+        widgets(&world, dashboard)
+            .await
+            .into_iter()
+            .map(|row| (row.id.0, row.channel_id.map(Uuid::from)))
+            .collect()
     };
     assert_eq!(links().await, [(before, None), (same, None), (other, Some(kept))]);
     // The aggregate still has the old channel; another change does not restore it.

@@ -7,7 +7,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use futures::future::join_all;
 use signalbox_domain::transfer::{
     Agent, AgentCommand, AgentRef, AgentToken, AgentTokenCommand, Arrival, Job, JobCommand, JobRef, JobType,
-    NewAgentToken, NewTransfer, Transfer, TransferCommand, TransportMode,
+    NewAgentToken, NewTransfer, SkipReason, Transfer, TransferCommand, TransportMode,
 };
 use signalbox_projections::{
     Listed, Lookup, Page,
@@ -40,7 +40,7 @@ async fn agents_are_found_by_number_key_and_filter() {
     connect(&world, store, STRANGER).await;
     world.fold().await;
     let pool = world.pool();
-    assert_eq!(transfer::agent(pool, 1).await.unwrap().unwrap().id, press.id.0);
+    assert_eq!(transfer::agent(pool, 1).await.unwrap().unwrap().id, press.id);
     assert_eq!(transfer::agent_by_id(pool, store.id.0).await.unwrap().unwrap().number, 2);
     let mut keys = transfer::agent_keys(pool, &[2, 1, 9]).await.unwrap();
     keys.sort();
@@ -167,7 +167,7 @@ async fn tokens_are_found_until_they_expire() {
         transfer::agent_tokens(pool, Some(1), AgentTokenRow::default_order(), ALL).await.unwrap().1,
         1
     );
-    assert_eq!(transfer::agent_token(pool, 2).await.unwrap().unwrap().id, expiring);
+    assert_eq!(transfer::agent_token(pool, 2).await.unwrap().unwrap().id.0, expiring);
     assert_eq!(transfer::agent_token_by_id(pool, lasting).await.unwrap().unwrap().number, 1);
     let secret = digest(2).to_string();
     assert!(transfer::live_agent_token(pool, &secret, at(59)).await.unwrap().is_some());
@@ -190,7 +190,7 @@ async fn jobs_are_found_by_their_owner_alone() {
     let (job, [press, _]) = job(&world).await;
     world.fold().await;
     let pool = world.pool();
-    assert_eq!(transfer::job(pool, OWNER.0, 5).await.unwrap().unwrap().id, job.id.0);
+    assert_eq!(transfer::job(pool, OWNER.0, 5).await.unwrap().unwrap().id, job.id);
     assert_eq!(transfer::job(pool, STRANGER, 5).await.unwrap(), None);
     assert_eq!(transfer::job_by_id(pool, job.id.0).await.unwrap().unwrap().number, 5);
     assert_eq!(transfer::jobs_of_agent(pool, press.id.0).await.unwrap(), [(5, "Nightly".to_owned())]);
@@ -218,13 +218,34 @@ async fn jobs_are_found_by_their_owner_alone() {
 }
 
 #[tokio::test]
+async fn a_word_of_a_newer_version_fails_no_list_and_stays_in_its_row() {
+    let world = World::start().await;
+    let (job, _) = job(&world).await;
+    world.fold().await;
+    let pool = world.pool();
+    sqlx::query("UPDATE read.jobs SET overlap = 'replace'").execute(pool).await.unwrap();
+    let (rows, total) =
+        transfer::jobs(pool, OWNER.0, &Filter::default(), JobRow::default_order(), ALL).await.unwrap();
+    assert_eq!((rows[0].settings.overlap.as_str(), total), ("replace", 1));
+    let unknown = rows[0].settings.to_spec().unwrap_err().to_string();
+    assert!(unknown.contains("Overlap") && unknown.contains("\"replace\""), "{unknown}");
+    // Another event is folded into the row, with the word that it does not know.
+    let skip = JobCommand::SkipFiring { scheduled_for: at(600), reason: SkipReason::TooLate };
+    world.writer.run::<Job>(job.id.0, skip).await;
+    world.fold().await;
+    let row = transfer::job_by_id(pool, job.id.0).await.unwrap().unwrap();
+    assert_eq!((row.version, row.settings.overlap.as_str()), (2, "replace"));
+    world.servers.finish().await;
+}
+
+#[tokio::test]
 async fn due_jobs_are_found_when_their_time_has_come() {
     let world = World::start().await;
     let (job, agents) = job(&world).await;
     world.fold().await;
     let pool = world.pool();
     assert_eq!(transfer::due_jobs(pool, at(599), 10).await.unwrap(), []);
-    assert_eq!(transfer::due_jobs(pool, at(600), 10).await.unwrap()[0].id, job.id.0);
+    assert_eq!(transfer::due_jobs(pool, at(600), 10).await.unwrap()[0].id, job.id);
     let is_busy = async |except| transfer::job_is_busy(pool, job.id.0, except).await.unwrap();
     assert!(!is_busy(STRANGER).await);
     let id = world.writer.transfer(new_transfer(1, Some(job), &spec("Nightly", agents[0], agents[1]))).await;
@@ -259,9 +280,9 @@ async fn transfers_are_found_by_their_owner_and_their_agents() {
     let ([queued, dispatched], [press, store]) = two_transfers(&world).await;
     world.fold().await;
     let pool = world.pool();
-    assert_eq!(transfer::transfer(pool, OWNER.0, 1).await.unwrap().unwrap().id, queued);
+    assert_eq!(transfer::transfer(pool, OWNER.0, 1).await.unwrap().unwrap().id.0, queued);
     assert_eq!(transfer::transfer(pool, STRANGER, 1).await.unwrap(), None);
-    assert_eq!(transfer::transfer_ever(pool, OWNER.0, 1).await.unwrap().unwrap().id, queued);
+    assert_eq!(transfer::transfer_ever(pool, OWNER.0, 1).await.unwrap().unwrap().id.0, queued);
     for agent in [press, store] {
         assert!(transfer::transfer_of_agent(pool, agent.id.0, 2).await.unwrap().is_some());
         assert!(transfer::transfer_of_agent_ever(pool, agent.id.0, 2).await.unwrap().is_some());
@@ -271,7 +292,7 @@ async fn transfers_are_found_by_their_owner_and_their_agents() {
     let versions = transfer::versions_in(pool, &["queued", "dispatched", "uploading"]).await.unwrap();
     let ids: Vec<_> = versions.iter().map(|(id, _)| *id).collect();
     assert_eq!(transfer::transfers_by_id(pool, &ids).await.unwrap().len(), versions.len());
-    assert_eq!(at_press.iter().map(|row| row.id).collect::<Vec<_>>(), [dispatched]);
+    assert_eq!(at_press.iter().map(|row| row.id.0).collect::<Vec<_>>(), [dispatched]);
     assert_eq!(transfer::transfers_at_agent(pool, store.id.0).await.unwrap(), []);
     assert_eq!(transfer::transfer_by_id(pool, dispatched).await.unwrap().unwrap().number, 2);
     let of_job = Filter { job: Some(5), ..Filter::default() };
@@ -300,10 +321,10 @@ async fn work_on_transfers_is_found_by_phase_and_time() {
     world.fold().await;
     let pool = world.pool();
     let waiting = transfer::due_transfers(pool, at(0), 10).await.unwrap();
-    assert_eq!(waiting.iter().map(|row| row.id).collect::<Vec<_>>(), [queued]);
+    assert_eq!(waiting.iter().map(|row| row.id.0).collect::<Vec<_>>(), [queued]);
     let phases = ["dispatched", "uploading"];
     let idle = transfer::idle_transfers(pool, &phases, at(0), Uuid::nil(), 10).await.unwrap();
-    assert_eq!(idle.iter().map(|row| row.id).collect::<Vec<_>>(), [dispatched]);
+    assert_eq!(idle.iter().map(|row| row.id.0).collect::<Vec<_>>(), [dispatched]);
     assert_eq!(transfer::idle_transfers(pool, &phases, at(-1), Uuid::nil(), 10).await.unwrap(), []);
     assert_eq!(transfer::idle_transfers(pool, &phases, at(0), dispatched, 10).await.unwrap(), []);
 
@@ -311,7 +332,7 @@ async fn work_on_transfers_is_found_by_phase_and_time() {
     world.writer.run::<Transfer>(dispatched, TransferCommand::Cancel).await;
     world.fold().await;
     let cancelled = transfer::uncleaned_transfers(pool, at(-1), &[], 10).await.unwrap();
-    assert_eq!(cancelled.iter().map(|row| row.id).collect::<Vec<_>>(), [dispatched]);
+    assert_eq!(cancelled.iter().map(|row| row.id.0).collect::<Vec<_>>(), [dispatched]);
     assert_eq!(transfer::uncleaned_transfers(pool, at(0), &[], 10).await.unwrap().len(), 2);
     world.servers.finish().await;
 }
@@ -319,7 +340,7 @@ async fn work_on_transfers_is_found_by_phase_and_time() {
 async fn due(world: &World) -> Vec<Uuid> {
     world.fold().await;
     let rows = transfer::due_transfers(world.pool(), world.clock.now(), 10).await.unwrap();
-    rows.into_iter().map(|row| row.id).collect()
+    rows.into_iter().map(|row| row.id.0).collect()
 }
 
 #[tokio::test]

@@ -2,7 +2,10 @@ use signalbox_domain::transfer::{
     Agent, AgentCommand, AgentProfile, AgentSystem, AgentToken, AgentTokenCommand, AgentType, Arrival, Job,
     JobCommand, JobRef, JobSpec, Leg, NewAgentToken, SkipReason, Transfer, TransferCommand, TransportMode,
 };
-use signalbox_projections::transfer::{AgentRow, JobRow, TransferRow, queries};
+use signalbox_projections::{
+    Word,
+    transfer::{AgentRow, JobRow, TransferRow, queries},
+};
 use uuid::Uuid;
 
 use crate::world::{World, at, digest, file, new_transfer, spec};
@@ -47,7 +50,7 @@ async fn an_agent_is_shown_with_what_people_and_it_itself_say() {
     world.writer.run::<Agent>(agent, AgentCommand::Describe(system)).await;
     let expected = AgentRow {
         name: "printer".to_owned(),
-        agent_type: "client".to_owned(),
+        agent_type: AgentType::Client.into(),
         description: Some("in the hall".to_owned()),
         version_text: Some("1.2".to_owned()),
         hostname: Some("host".to_owned()),
@@ -72,7 +75,7 @@ async fn an_agent_is_online_while_its_session_lasts() {
     world.writer.run::<Agent>(agent, connect).await;
     let row = agent_row(&world, agent).await;
     assert_eq!((row.status.as_str(), row.session, row.connected_at), ("online", Some(SESSION), Some(at(5))));
-    assert_eq!(row.transport_mode.as_deref(), Some("polling"));
+    assert_eq!(row.transport_mode.as_ref().map(Word::as_str), Some("polling"));
     world.go_to(9);
     let disconnect = AgentCommand::Disconnect { session: SESSION, reason: "closed".to_owned() };
     world.writer.run::<Agent>(agent, disconnect).await;
@@ -158,7 +161,11 @@ async fn a_job_is_due_only_while_it_is_enabled() {
     let renamed = JobSpec { name: "renamed".to_owned(), ..enabled };
     world.writer.run::<Job>(job.id.0, JobCommand::Update(renamed)).await;
     let row = job_row(&world, job).await;
-    assert_eq!((row.name.as_str(), row.next_run), ("renamed", Some(at(1200))), "the missed firing stays due");
+    assert_eq!(
+        (row.settings.name.as_str(), row.next_run),
+        ("renamed", Some(at(1200))),
+        "the missed firing stays due"
+    );
     world.writer.run::<Job>(job.id.0, JobCommand::Delete).await;
     world.fold().await;
     assert_eq!(queries::job_by_id(world.pool(), job.id.0).await.unwrap(), None);
@@ -178,7 +185,7 @@ async fn run(world: &World, id: Uuid, second: i64, command: TransferCommand) -> 
 }
 
 fn step(row: &TransferRow) -> (&str, &str, i64, i64) {
-    (&row.status, &row.phase, row.uploaded, row.downloaded)
+    (row.status.as_str(), row.phase.as_str(), row.uploaded, row.downloaded)
 }
 
 #[tokio::test]

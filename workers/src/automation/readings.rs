@@ -13,10 +13,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use signalbox_datapoint_log::{
     IdKey, LogEnd, LogRow, Origin, Place, end_at, head, read_after, read_points_after, read_row,
 };
-use signalbox_domain::{
-    automation::{DatapointPlace, Reading, ReadingCommand, ReportWindow, ReportedReading},
-    kernel::ChannelId,
-};
+use signalbox_domain::automation::{DatapointPlace, Reading, ReadingCommand, ReportWindow, ReportedReading};
 use signalbox_messaging::Wakeup;
 use signalbox_projections::{
     automation::readings::{readings, readings_subscribed_since},
@@ -150,7 +147,7 @@ impl Follower {
             _ => (end_at(&context.pool, since - CLOCKS).await?, head(&context.pool).await?.position),
         };
         let reported = readings(&context.pool).await?;
-        let reported = reported.into_iter().map(|row| (row.id, (row.place(), row.reported_at))).collect();
+        let reported = reported.into_iter().map(|row| (row.id.0, (row.place(), row.reported_at))).collect();
         Ok(Self { since, known, read, stored: position.unwrap_or(-1), windows: HashMap::new(), reported })
     }
 
@@ -205,7 +202,7 @@ impl Follower {
                 recorded_at: row.recorded_at,
                 before,
             };
-            let last = self.reported.get(&sensor.id).copied();
+            let last = self.reported.get(&sensor.id.0).copied();
             let window = self.windows.entry(point.channel).or_insert_with(|| ReportWindow::new(last));
             window.arrive(arrived.log_place(), row.recorded_at, now, arrived);
         }
@@ -297,14 +294,14 @@ async fn report(
     if read_row(&context.pool, arrived.place).await?.is_none() {
         return Ok(Report::Gone);
     }
-    let devices = Devices::load(&context.pool, [channel.id], [arrived.origin]).await?;
+    let devices = Devices::load(&context.pool, [channel.id.0], [arrived.origin]).await?;
     let reading = Reading {
         datapoint_id: key.id(arrived.place).to_string(),
         place: arrived.log_place(),
-        channel_id: ChannelId(channel.id),
+        channel_id: channel.id,
         channel_name: channel.name.clone(),
         value: arrived.value,
-        device: devices.name(channel.id, arrived.origin),
+        device: devices.name(channel.id.0, arrived.origin),
         occurred_at: arrived.recorded_at,
     };
     // The time is part of the key: a report that was refused because it was too early is another one later. The
@@ -312,7 +309,7 @@ async fn report(
     let key = format!("report {}-{} {}", arrived.place.position, arrived.place.index, at.timestamp_micros());
     let command = ReadingCommand::Report { reading, at };
     let span = context.span_of_point(Readings::NAME, Some(arrived.log_place())).await;
-    let sent = context.send_if_still_due::<ReportedReading>(Readings::NAME, channel.id, &key, &command);
+    let sent = context.send_if_still_due::<ReportedReading>(Readings::NAME, channel.id.0, &key, &command);
     let outcome = span.around(sent).await?;
     Ok(if outcome.is_some_and(|outcome| outcome.position.is_some()) {
         Report::Sent(at)

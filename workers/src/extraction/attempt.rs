@@ -64,7 +64,8 @@ impl Attempt {
             let message = "this version of the service does not know an option of the job: submit it again";
             return self.fail(failure("unknown_option", message)).await;
         };
-        let key = CacheKey::new(self.row.owner_id, &self.row.sha256, &self.row.filename, &options)?;
+        let key =
+            CacheKey::new(self.row.owner_id.map(Uuid::from), &self.row.sha256, &self.row.filename, &options)?;
         let ended = self.read(&options, &key).await?;
         drop(place);
         match ended {

@@ -21,6 +21,7 @@ use signalbox_projections::extraction::{
 };
 use signalbox_texts::CacheKey;
 use tokio::time::Instant;
+use uuid::Uuid;
 
 use super::{attempt::options, sections::sections};
 use crate::{Context, Worker, WorkerError, failures::Failures, worker::REMOVAL};
@@ -110,7 +111,7 @@ async fn remove(context: &Context, row: &ExtractionJobRow) -> Result<(), WorkerE
         context.texts.remove(*claim).await?;
     }
     if let Some(options) = options(&row.options) {
-        let key = CacheKey::new(row.owner_id, &row.sha256, &row.filename, &options)?;
+        let key = CacheKey::new(row.owner_id.map(Uuid::from), &row.sha256, &row.filename, &options)?;
         context.texts.evict(&key).await?;
     }
     unindex(&context.pool, row.id).await?;

@@ -10,10 +10,7 @@ use std::{
 use chrono::{DateTime, TimeDelta};
 use serde_json::json;
 use signalbox_blob_store::BlobError;
-use signalbox_domain::{
-    kernel::AgentId,
-    transfer::{Leg, Transfer, TransferCommand},
-};
+use signalbox_domain::transfer::{Leg, Transfer, TransferCommand, TransferStatus};
 use signalbox_messaging::MailMessage;
 use signalbox_projections::transfer::{TransferRow, mail_key, queries};
 use uuid::Uuid;
@@ -56,7 +53,7 @@ impl Worker for Cleanup {
             // Each further request would wait as long for the same bucket. If it refuses this transfer only, the next step
             // continues with the others.
             is_reachable = !matches!(cleaned, Err(WorkerError::Blob(BlobError::Unavailable { .. })));
-            self.failures.settle(row.id, cleaned)?;
+            self.failures.settle(row.id.0, cleaned)?;
             if !is_reachable {
                 break;
             }
@@ -77,10 +74,10 @@ impl Cleanup {
             queries::uncleaned_transfers(&context.pool, DateTime::UNIX_EPOCH, &notified, BATCH).await?;
         for row in &cancelled {
             // One that was deleted had ended, and its agents know.
-            if row.status == "cancelled" {
+            if row.status.is(TransferStatus::Cancelled) {
                 notify_agents(context, row).await?;
             }
-            self.notified().insert(row.id);
+            self.notified().insert(row.id.0);
         }
         Ok(())
     }
@@ -91,7 +88,7 @@ impl Cleanup {
             return Ok(());
         }
         let rows = queries::transfers_by_id(&context.pool, &notified).await?;
-        *self.notified() = rows.iter().filter(|row| !row.cleaned).map(|row| row.id).collect();
+        *self.notified() = rows.iter().filter(|row| !row.cleaned).map(|row| row.id.0).collect();
         Ok(())
     }
 
@@ -100,9 +97,9 @@ impl Cleanup {
     }
 
     async fn clean(&self, context: &Context, row: &TransferRow) -> Result<(), WorkerError> {
-        context.blobs.delete_transfer(row.id).await?;
+        context.blobs.delete_transfer(row.id.0).await?;
         let recorded = TransferCommand::RecordCleanup;
-        context.send_for_item::<Transfer>(Self::NAME, row.id, "cleanup", &recorded).await?;
+        context.send_for_item::<Transfer>(Self::NAME, row.id.0, "cleanup", &recorded).await?;
         Ok(())
     }
 }
@@ -141,7 +138,7 @@ async fn notify_agents(context: &Context, row: &TransferRow) -> Result<(), Worke
     };
     let agents = [(Leg::Upload, row.source_agent_id), (Leg::Download, Some(row.destination_agent_id))];
     for (leg, agent) in agents {
-        let Some(agent) = agent.map(AgentId) else { continue };
+        let Some(agent) = agent else { continue };
         context.mailbox.withdraw(agent, &mail_key(row.number, attempt, leg)).await?;
         context.mailbox.post(agent, &format!("cancel.{}", row.number), &message).await?;
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use signalbox_domain::{
-    kernel::{AgentId, Decider},
+    kernel::Decider,
     transfer::{Agent, Leg, Phase, Transfer, TransferCommand, base_name},
 };
 use signalbox_messaging::{MailMessage, Wakeup};
@@ -47,7 +47,7 @@ impl Worker for Dispatcher {
         let paused = self.failures.paused();
         let limit = BATCH + (paused.len() + self.tried.count()) as i64;
         let mut queued = queries::due_transfers(&context.pool, context.server_time().await?, limit).await?;
-        queued.retain(|row| !paused.contains(&row.id) && !self.tried.holds(row.id, &row.version));
+        queued.retain(|row| !paused.contains(&row.id.0) && !self.tried.holds(row.id.0, &row.version));
         queued.truncate(BATCH as usize);
         let full = queued.len() as i64 == BATCH;
         let mut dispatched = stream::iter(queued).map(|row| begin(context, row)).buffer_unordered(CONCURRENT);
@@ -66,7 +66,7 @@ impl Worker for Dispatcher {
 
 /// Dispatches the transfer; gives back its key and version as well.
 async fn begin(context: &Context, row: TransferRow) -> (Uuid, i64, Result<(), WorkerError>) {
-    let (id, version) = (row.id, row.version);
+    let (id, version) = (row.id.0, row.version);
     (id, version, context.traced::<Transfer, _>(Dispatcher::NAME, id, dispatch(context, row)).await)
 }
 
@@ -76,12 +76,15 @@ async fn dispatch(context: &Context, row: TransferRow) -> Result<(), WorkerError
     if let Some(reason) = gone {
         let key = format!("fail {version}");
         let command = TransferCommand::Fail { reason };
-        return context.send_for_item::<Transfer>(Dispatcher::NAME, row.id, &key, &command).await.map(|_| ());
+        return context
+            .send_for_item::<Transfer>(Dispatcher::NAME, row.id.0, &key, &command)
+            .await
+            .map(|_| ());
     }
     let key = format!("dispatch {version}");
     // Leg and attempt are derived from the row, so the command must fail if the transfer has changed since.
     let sent = context
-        .send_if_unchanged::<Transfer>(Dispatcher::NAME, row.id, version, &key, &TransferCommand::Dispatch)
+        .send_if_unchanged::<Transfer>(Dispatcher::NAME, row.id.0, version, &key, &TransferCommand::Dispatch)
         .await?;
     // The read model may still show a transfer that has been dispatched; its request may even have been received
     // already. If a dispatcher crashed before it posted, or its first command got no answer, the reconciler posts.
@@ -89,7 +92,7 @@ async fn dispatch(context: &Context, row: TransferRow) -> Result<(), WorkerError
         return Ok(());
     }
     let leg = if row.sha256.is_some() { Leg::Download } else { Leg::Upload };
-    let begun = u32::from(row.known_phase() == Phase::Queued);
+    let begun = u32::from(row.phase.is(Phase::Queued));
     let attempt = row.attempts.unsigned_abs() + begun;
     post_request(context, &row, attempt, leg).await
 }
@@ -115,7 +118,7 @@ pub(crate) async fn post_request(
     let Some(agent) = agent else { return Ok(()) };
     let data = json!({ "transfer": request(row, leg), "extensions": extensions(row, attempt, leg) });
     let message = MailMessage { kind: "transfer_request".to_owned(), data };
-    context.mailbox.post(AgentId(agent), &mail_key(row.number, attempt, leg), &message).await?;
+    context.mailbox.post(agent, &mail_key(row.number, attempt, leg), &message).await?;
     Ok(())
 }
 
@@ -158,9 +161,9 @@ fn extensions(row: &TransferRow, attempt: u32, leg: Leg) -> Value {
 
 /// The leg that was requested from an agent but has not started.
 pub(crate) fn requested_leg(row: &TransferRow) -> Option<Leg> {
-    match row.known_phase() {
-        Phase::Dispatched => Some(Leg::Upload),
-        Phase::Staged if row.asked => Some(Leg::Download),
+    match row.phase.known() {
+        Ok(Phase::Dispatched) => Some(Leg::Upload),
+        Ok(Phase::Staged) if row.asked => Some(Leg::Download),
         _ => None,
     }
 }

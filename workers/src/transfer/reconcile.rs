@@ -14,10 +14,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use signalbox_domain::{
-    kernel::AgentId,
-    transfer::{Leg, Phase, Transfer, TransferCommand},
-};
+use signalbox_domain::transfer::{Leg, Phase, Transfer, TransferCommand};
 use signalbox_projections::transfer::{TransferRow, mail_key, queries};
 use uuid::Uuid;
 
@@ -66,7 +63,7 @@ async fn put_back_all(
     loop {
         let rows = queries::idle_transfers(&context.pool, phases, now - idle, after, BATCH).await?;
         let Some(last) = rows.last() else { return Ok(()) };
-        after = last.id;
+        after = last.id.0;
         for row in &rows {
             put_back(context, row, now).await?;
         }
@@ -86,7 +83,7 @@ async fn put_back(context: &Context, row: &TransferRow, now: DateTime<Utc>) -> R
         }
         return Ok(());
     };
-    let Some(agent) = queries::agent_by_id(&context.pool, id).await? else {
+    let Some(agent) = queries::agent_by_id(&context.pool, id.0).await? else {
         return fail(context, row, "the agent has been deleted").await;
     };
     // An agent that is away names its work when it connects again.
@@ -94,7 +91,7 @@ async fn put_back(context: &Context, row: &TransferRow, now: DateTime<Utc>) -> R
         return Ok(());
     }
     let attempt = row.attempts.unsigned_abs();
-    if context.mailbox.holds(AgentId(id), &mail_key(row.number, attempt, leg)).await? {
+    if context.mailbox.holds(id, &mail_key(row.number, attempt, leg)).await? {
         return Ok(());
     }
     tracing::info!(transfer = row.number, attempt, "a request is posted again");
@@ -104,15 +101,15 @@ async fn put_back(context: &Context, row: &TransferRow, now: DateTime<Utc>) -> R
 async fn fail(context: &Context, row: &TransferRow, reason: &str) -> Result<(), WorkerError> {
     let command = TransferCommand::Fail { reason: reason.to_owned() };
     let key = format!("fail {}", row.version);
-    context.send_if_still_due::<Transfer>(Reconciler::NAME, row.id, &key, &command).await?;
+    context.send_if_still_due::<Transfer>(Reconciler::NAME, row.id.0, &key, &command).await?;
     Ok(())
 }
 
 /// The leg that an agent has begun.
 fn standing_leg(row: &TransferRow) -> Option<Leg> {
-    match row.known_phase() {
-        Phase::Uploading => Some(Leg::Upload),
-        Phase::Downloading => Some(Leg::Download),
+    match row.phase.known() {
+        Ok(Phase::Uploading) => Some(Leg::Upload),
+        Ok(Phase::Downloading) => Some(Leg::Download),
         _ => None,
     }
 }

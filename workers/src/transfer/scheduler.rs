@@ -37,14 +37,14 @@ impl Worker for Scheduler {
         let paused = self.failures.paused();
         let limit = BATCH + (paused.len() + self.tried.count()) as i64;
         let mut due = queries::due_jobs(&context.pool, now, limit).await?;
-        due.retain(|job| !paused.contains(&job.id) && !self.tried.holds(job.id, &job.next_run));
+        due.retain(|job| !paused.contains(&job.id.0) && !self.tried.holds(job.id.0, &job.next_run));
         for job in due.iter().take(BATCH as usize) {
             let fired = fire(context, job, now).await;
             if fired.is_ok() {
-                self.tried.note(job.id, job.next_run);
+                self.tried.note(job.id.0, job.next_run);
             }
             // A job that cannot be started keeps no other job waiting.
-            self.failures.settle(job.id, fired)?;
+            self.failures.settle(job.id.0, fired)?;
         }
         self.failures.report(context, Self::NAME).await?;
         // A job that was started is due until the read model shows it; the same firing is the same command until then.
@@ -53,22 +53,22 @@ impl Worker for Scheduler {
 }
 
 async fn fire(context: &Context, job: &JobRow, now: DateTime<Utc>) -> Result<(), WorkerError> {
-    let spec = job.to_spec();
+    let spec = job.settings.to_spec()?;
     let (Some(schedule), Some(due)) = (&spec.schedule, job.next_run) else { return Ok(()) };
     let firing = latest_firing(schedule, due, now);
-    let transfer = Uuid::new_v5(&job.id, firing.to_rfc3339().as_bytes());
+    let transfer = Uuid::new_v5(&job.id.0, firing.to_rfc3339().as_bytes());
     let catch_up = TimeDelta::seconds(i64::from(context.config.transfer.catch_up_seconds));
     if now - firing > catch_up {
         return skip(context, job, firing, SkipReason::TooLate).await;
     }
-    if spec.overlap == Overlap::Skip && queries::job_is_busy(&context.pool, job.id, transfer).await? {
+    if spec.overlap == Overlap::Skip && queries::job_is_busy(&context.pool, job.id.0, transfer).await? {
         // The one that is running may be this very firing, started by another scheduler.
         if queries::transfer_by_id(&context.pool, transfer).await?.is_some() {
             return Ok(());
         }
         return skip(context, job, firing, SkipReason::Overlap).await;
     }
-    let new = NewTransfer::of_job(job.reference(), job.owner(), &spec, Some(firing));
+    let new = NewTransfer::of_job(job.reference(), job.owner_id, &spec, Some(firing));
     let command = TransferCommand::Request(new);
     // A firing starts a trace: no event in the log caused it.
     context.send_for_item::<Transfer>(Scheduler::NAME, transfer, "fire", &command).await?;
@@ -88,6 +88,6 @@ async fn skip(
 ) -> Result<(), WorkerError> {
     let key = format!("skip {}", scheduled_for.to_rfc3339());
     let command = JobCommand::SkipFiring { scheduled_for, reason };
-    context.send_for_item::<Job>(Scheduler::NAME, job.id, &key, &command).await?;
+    context.send_for_item::<Job>(Scheduler::NAME, job.id.0, &key, &command).await?;
     Ok(())
 }

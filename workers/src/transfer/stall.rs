@@ -55,7 +55,7 @@ impl Worker for StallSweep {
             let idle: HashMap<_, _> = batch.iter().copied().collect();
             let ids: Vec<_> = idle.keys().copied().collect();
             for row in queries::transfers_by_id(&context.pool, &ids).await? {
-                if let Some((version, idle)) = idle.get(&row.id)
+                if let Some((version, idle)) = idle.get(&row.id.0)
                     && row.version == *version
                 {
                     judge(context, &row, *idle).await?;
@@ -82,7 +82,8 @@ impl StallSweep {
 }
 
 async fn judge(context: &Context, row: &TransferRow, idle: Duration) -> Result<(), WorkerError> {
-    let (leg, agent) = match row.known_phase() {
+    let phase = row.phase.known()?;
+    let (leg, agent) = match phase {
         Phase::Uploading => (Leg::Upload, row.source_agent_id),
         _ => (Leg::Download, Some(row.destination_agent_id)),
     };
@@ -90,21 +91,21 @@ async fn judge(context: &Context, row: &TransferRow, idle: Duration) -> Result<(
     let Some(agent) = agent else { return Ok(()) };
     let attempt = row.attempts.unsigned_abs();
     // Two commands with one key would be one: the second is not carried out.
-    let (key, command) = match queries::agent_by_id(&context.pool, agent).await? {
+    let (key, command) = match queries::agent_by_id(&context.pool, agent.0).await? {
         None => ("fail", TransferCommand::Fail { reason: "the agent has been deleted".to_owned() }),
         Some(agent) => {
-            let seen = queries::leg(&context.pool, row.id, leg, row.attempts).await?;
+            let seen = queries::leg(&context.pool, row.id.0, leg, row.attempts).await?;
             if is_over(row, &agent, leg, seen.as_ref()) {
                 ("conclude", TransferCommand::Conclude { attempt, leg })
             } else if let Some(reason) = stall(context, row, &agent, seen.as_ref(), idle) {
-                ("end", TransferCommand::Stall { attempt, phase: row.known_phase(), reason })
+                ("end", TransferCommand::Stall { attempt, phase, reason })
             } else {
                 return Ok(());
             }
         }
     };
     let key = format!("{key} {}", row.version);
-    context.send_if_still_due::<Transfer>(StallSweep::NAME, row.id, &key, &command).await?;
+    context.send_if_still_due::<Transfer>(StallSweep::NAME, row.id.0, &key, &command).await?;
     Ok(())
 }
 
@@ -113,8 +114,7 @@ fn is_over(row: &TransferRow, agent: &AgentRow, leg: Leg, seen: Option<&LegRow>)
     let ended = match leg {
         Leg::Upload => row.file_count == 1,
         Leg::Download => {
-            agent.transport_mode.as_deref() == Some("polling")
-                && seen.is_some_and(|seen| seen.polled && seen.arrived_in == agent.session)
+            agent.polls() && seen.is_some_and(|seen| seen.polled && seen.arrived_in == agent.session)
         }
     };
     ended && !row.is_tree() && agent.capabilities.is_empty()

@@ -4,6 +4,7 @@ mod decide;
 mod events;
 mod retry;
 mod state;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -13,3 +14,4 @@ pub use events::{
 };
 pub use retry::{MAX_ATTEMPTS, MAX_POSTPONED, MAX_POSTPONEMENT, MIN_POSTPONEMENT, RetryPolicy, fault_class};
 pub use state::CLAIM_SECONDS;
+pub use status::DeliveryStatus;

@@ -3,6 +3,7 @@
 mod decide;
 mod events;
 mod state;
+mod status;
 #[cfg(test)]
 mod tests;
 
@@ -11,3 +12,4 @@ pub use events::{
     ExtractionOptions, ExtractionResult, NewExtractionJob, bounded_warnings,
 };
 pub use state::{ExtractionJob, LEASE_SECONDS, MAX_ATTEMPTS};
+pub use status::ExtractionStatus;

@@ -130,7 +130,7 @@ fn write(problem: Problem, dialect: Dialect, request_id: &str, bare: Response) -
         Dialect::Problem => problem_document(problem, status, request_id),
         Dialect::Influx => (status, Json(InfluxErrorOut::new(status, problem.detail))).into_response(),
     };
-    // What the layers below have already decided, such as WWW-Authenticate or Allow.
+    // Headers that the layers below have already set, such as WWW-Authenticate or Allow.
     for (name, value) in bare.headers() {
         if name != header::CONTENT_LENGTH && name != header::CONTENT_TYPE {
             response.headers_mut().insert(name.clone(), value.clone());

@@ -41,8 +41,8 @@ pub(super) async fn find_or_make(
         // Letters beyond ASCII that only look alike in lower case are another address.
         let known = known.filter(|user| user.email.eq_ignore_ascii_case(email));
         let (id, command) = match known {
-            Some(user) if user.role == Role::Admin.as_str() => return Err(Failure::AdminAccount),
-            Some(user) => (user.id, UserCommand::Link(identity(sso, person))),
+            Some(user) if user.role.is(Role::Admin) => return Err(Failure::AdminAccount),
+            Some(user) => (user.id.0, UserCommand::Link(identity(sso, person))),
             None => (clock.new_id(), creation(database, sso, person, email, attempt).await?),
         };
         match write(commands, context, id, &command, attempt).await {

@@ -193,7 +193,7 @@ async fn log_in(
         &person,
     )
     .await?;
-    Ok(codes::issue(&services.database, user.id).await?)
+    Ok(codes::issue(&services.database, user.id.0).await?)
 }
 
 /// The user of a code, who may have been deleted since.
@@ -218,7 +218,7 @@ fn explain(sso: &SingleSignOn, failure: Failure) -> String {
     sso.front_end(&[("error", failure.code()), ("error_description", &failure.to_string())])
 }
 
-/// Sends the browser on. The address may hold a code, so nobody keeps it.
+/// Sends the browser on. The address may hold a code, so it is not cached.
 fn redirect(to: &str, cookie: Option<HeaderValue>) -> Result<Response, Problem> {
     let location = HeaderValue::from_str(to).map_err(|error| Problem::internal(&error))?;
     let mut response = StatusCode::TEMPORARY_REDIRECT.into_response();

@@ -78,9 +78,9 @@ impl AgentTokens {
         let begun = self.clock.monotonic();
         let found = queries::live_agent_token(&self.pool, &hash, self.server_clock.now()).await?;
         let agent = found.map(|row: AgentTokenRow| AgentAuth {
-            agent: AgentId(row.agent_id),
+            agent: row.agent_id,
             number: row.agent_number,
-            token: row.id,
+            token: row.id.0,
         });
         self.known.remember(hash, agent.clone(), begun);
         Ok(agent)

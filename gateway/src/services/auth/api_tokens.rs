@@ -12,7 +12,7 @@ use rand::{TryRngCore, rngs::OsRng};
 use signalbox_clock::Clock;
 use signalbox_config::ApiTokenPrefix;
 use signalbox_database::SharedServerClock;
-use signalbox_domain::kernel::{Sha256Hex, UserId};
+use signalbox_domain::kernel::Sha256Hex;
 use signalbox_projections::identity::queries::{LiveApiToken, api_token_expiry, live_api_token};
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -126,6 +126,6 @@ impl ApiTokens {
 
 fn user(live: LiveApiToken) -> Option<CurrentUser> {
     let LiveApiToken { token_id, user_id, number, email, username, role, controller } = live;
-    let (credential, role) = (Credential::ApiToken(token_id), role.parse().ok()?);
-    Some(CurrentUser { id: UserId(user_id), credential, number, email, username, role, controller })
+    let (credential, role) = (Credential::ApiToken(token_id), role.known().ok()?);
+    Some(CurrentUser { id: user_id, credential, number, email, username, role, controller })
 }

@@ -3,7 +3,6 @@
 
 use signalbox_clock::Clock;
 use signalbox_database::SharedServerClock;
-use signalbox_domain::kernel::UserId;
 use signalbox_projections::identity::queries::{LiveSession, live_session};
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -44,14 +43,6 @@ impl Sessions {
 
 fn user(session: Uuid, live: LiveSession) -> Option<CurrentUser> {
     let LiveSession { user_id, number, email, username, role } = live;
-    let (credential, role) = (Credential::Session(session), role.parse().ok()?);
-    Some(CurrentUser {
-        id: UserId(user_id),
-        credential,
-        number,
-        email,
-        username,
-        role,
-        controller: Some(false),
-    })
+    let (credential, role) = (Credential::Session(session), role.known().ok()?);
+    Some(CurrentUser { id: user_id, credential, number, email, username, role, controller: Some(false) })
 }

@@ -18,7 +18,7 @@ pub(crate) enum Audience {
 impl Audience {
     /// Anything that is not listed here is not shown.
     pub(super) fn of(stream: &ChangedStream) -> Self {
-        let owner = stream.owner.map(UserId);
+        let owner = stream.owner;
         match (stream.aggregate_type.as_str(), owner) {
             (
                 "agent" | "agent_token" | "alarm" | "channel" | "experiment" | "log_entry"
@@ -68,7 +68,7 @@ mod tests {
 
     const SHOWN_BY_NO_ROUTE: [&str; 3] = ["health", "reading", "session"];
 
-    fn stream(kind: &str, owner: Option<Uuid>) -> ChangedStream {
+    fn stream(kind: &str, owner: Option<UserId>) -> ChangedStream {
         ChangedStream {
             position: 1,
             aggregate_type: kind.to_owned(),
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn each_type_is_shown_to_those_its_routes_show_it_to() {
         let (viewer, other, admin) = (user(1, Role::Viewer), user(2, Role::Operator), user(3, Role::Admin));
-        let own = Some(viewer.id.0);
+        let own = Some(viewer.id);
         // Type; whether its owner, another user and an admin see it.
         let expected = [
             ("agent", [true, true, true]),

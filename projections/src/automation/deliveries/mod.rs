@@ -4,9 +4,12 @@ mod queries;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
-use signalbox_domain::automation::{
-    AttemptResult, CLAIM_SECONDS, CallbackDelivery, DeliveryBatchEvent, Ended, MessageDelivery, NewDelivery,
-    Requeued, Verdict,
+use signalbox_domain::{
+    automation::{
+        AttemptResult, CLAIM_SECONDS, CallbackDelivery, DeliveryBatchEvent, DeliveryStatus, Ended, LineKind,
+        MessageDelivery, NewDelivery, Requeued, Verdict,
+    },
+    kernel::{DeliveryId, WebhookId},
 };
 use signalbox_event_store::RecordedEvent;
 use sqlx::{FromRow, types::Json};
@@ -17,6 +20,7 @@ pub use queries::{
 };
 
 use crate::{
+    Word,
     automation::{WebhookRow, failure_streaks::FailureStreaks},
     table::{ReadRow, Table},
 };
@@ -28,7 +32,7 @@ const REMEMBERED: usize = 30;
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct DeliveryRow {
     /// Key; it follows from subscription and event.
-    pub id: Uuid,
+    pub id: DeliveryId,
     /// The aggregate that it belongs to.
     pub consignment_id: Uuid,
     pub webhook_id: Uuid,
@@ -36,8 +40,7 @@ pub struct DeliveryRow {
     pub event_id: Uuid,
     /// Type of the event.
     pub event_type: String,
-    /// `pending`, `delivered`, `failed` or `dead_letter`.
-    pub status: String,
+    pub status: Word<DeliveryStatus>,
     /// Counts from 1; each redelivery starts another round.
     pub round: i32,
     /// Attempts of this round that have ended.
@@ -55,7 +58,7 @@ pub struct DeliveryRow {
     /// The alarms of a message to a contact.
     pub alarm_ids: Option<Vec<Uuid>>,
     /// By alarm: `firing`, `cleared`, `fired_and_cleared`, `reminder` or `escalation`.
-    pub alarm_kinds: Option<Vec<String>>,
+    pub alarm_kinds: Option<Vec<Word<LineKind>>>,
     /// Position of its queueing in the log, where its body can be read, see [`Bodies`].
     pub position: i64,
     /// When it was queued.
@@ -108,7 +111,7 @@ impl ReadRow for DeliveryRow {
     const TABLE: &'static str = "deliveries";
 
     fn id(&self) -> Uuid {
-        self.id
+        self.id.0
     }
 }
 
@@ -124,12 +127,12 @@ impl DeliveryRow {
     fn new(recorded: &RecordedEvent, webhook_id: Uuid, new: NewDelivery, is_callback: bool) -> Self {
         let at = recorded.recorded_at;
         Self {
-            id: new.id.0,
+            id: new.id,
             consignment_id: recorded.aggregate_id,
             webhook_id,
             event_id: new.event_id,
             event_type: new.event_type,
-            status: "pending".to_owned(),
+            status: DeliveryStatus::Pending.into(),
             round: 1,
             attempts: 0,
             response_code: None,
@@ -248,7 +251,7 @@ impl Changed<'_> {
         let mut row = DeliveryRow::new(recorded, contact, message.delivery, false);
         if !alarms.is_empty() {
             row.alarm_ids = Some(alarms.iter().map(|line| line.alarm).collect());
-            row.alarm_kinds = Some(alarms.iter().map(|line| line.kind.as_str().to_owned()).collect());
+            row.alarm_kinds = Some(alarms.iter().map(|line| line.kind.into()).collect());
         }
         self.deliveries.put(row);
     }
@@ -280,11 +283,11 @@ impl Changed<'_> {
         row.last_error.clone_from(&result.error);
         row.updated_at = recorded.recorded_at;
         let (status, due_at) = match verdict {
-            Verdict::Delivered => ("delivered", None),
-            Verdict::Retry { due_at, .. } => ("failed", Some(due_at)),
-            Verdict::DeadLetter => ("dead_letter", None),
+            Verdict::Delivered => (DeliveryStatus::Delivered, None),
+            Verdict::Retry { due_at, .. } => (DeliveryStatus::Failed, Some(due_at)),
+            Verdict::DeadLetter => (DeliveryStatus::DeadLetter, None),
         };
-        row.status = status.to_owned();
+        row.status = status.into();
         row.due_at = due_at;
         row.ended_at = due_at.is_none().then_some(ended_at);
         let history = &mut row.history;
@@ -299,7 +302,7 @@ impl Changed<'_> {
         }
         if let Some(row) = self.webhooks.change(webhook) {
             row.failing_since = (!succeeded).then_some(at);
-            self.failure_streaks.note(webhook, position, row.failing_since);
+            self.failure_streaks.note(WebhookId(webhook), position, row.failing_since);
         }
     }
 
@@ -307,7 +310,7 @@ impl Changed<'_> {
         let Some(row) = self.deliveries.change(requeued.id.0) else { return };
         row.round = i32::try_from(requeued.round).unwrap_or(i32::MAX);
         row.attempts = 0;
-        row.status = "pending".to_owned();
+        row.status = DeliveryStatus::Pending.into();
         row.due_at = Some(at);
         row.ended_at = None;
         row.updated_at = recorded.recorded_at;

@@ -4,13 +4,21 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use signalbox_boxed::boxed;
-use signalbox_domain::automation::{CallbackDelivery, DeliveryBatch, DeliveryBatchEvent, MessageDelivery};
+use signalbox_domain::{
+    automation::{
+        CallbackDelivery, DeliveryBatch, DeliveryBatchEvent, DeliveryStatus, LineKind, MessageDelivery,
+    },
+    kernel::{ContactId, DeliveryId},
+};
 use signalbox_event_store::read_at;
 use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use super::DeliveryRow;
-use crate::page::{Listed, Order, Page, Sorting, and_eq, and_within, list};
+use crate::{
+    Word,
+    page::{Listed, Order, Page, Sorting, and_eq, and_within, list},
+};
 
 /// Which deliveries are listed; `None` means any.
 #[derive(Debug, Clone, Default)]
@@ -134,14 +142,12 @@ pub async fn deliveries(
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct AlarmMessageRow {
     /// The delivery, and its batch, which has the id of the message.
-    pub id: Uuid,
+    pub id: DeliveryId,
     pub batch_id: Uuid,
     pub alarm_id: Uuid,
-    pub contact_id: Uuid,
-    /// `firing`, `cleared`, `fired_and_cleared`, `reminder` or `escalation`.
-    pub kind: String,
-    /// `pending`, `delivered`, `failed` or `dead_letter`.
-    pub status: String,
+    pub contact_id: ContactId,
+    pub kind: Word<LineKind>,
+    pub status: Word<DeliveryStatus>,
     pub attempts: i32,
     /// When it was delivered or given up.
     pub ended_at: Option<DateTime<Utc>>,

@@ -25,7 +25,7 @@ async fn users_are_found_by_name_and_address_in_any_case() {
     world.fold().await;
     let pool = world.pool();
     for login in ["ada", "ADA", "ADA@example.ORG"] {
-        assert_eq!(identity::user_by_login(pool, login).await.unwrap().unwrap().id, ada, "{login}");
+        assert_eq!(identity::user_by_login(pool, login).await.unwrap().unwrap().id.0, ada, "{login}");
     }
     assert_eq!(identity::user_by_login(pool, "eve").await.unwrap(), None);
     let list = async |limit, offset| {
@@ -34,17 +34,17 @@ async fn users_are_found_by_name_and_address_in_any_case() {
             .unwrap()
     };
     let (page, total) = list(10, 0).await;
-    assert_eq!(page.iter().map(|user| user.id).collect::<Vec<_>>(), [bob, ada], "newest first");
-    assert_eq!((list(1, 1).await.0[0].id, total), (ada, 2));
+    assert_eq!(page.iter().map(|user| user.id.0).collect::<Vec<_>>(), [bob, ada], "newest first");
+    assert_eq!((list(1, 1).await.0[0].id.0, total), (ada, 2));
     assert!(identity::has_users(pool).await.unwrap());
-    assert_eq!(identity::user_by_email(pool, "ADA@example.ORG").await.unwrap().unwrap().id, ada);
+    assert_eq!(identity::user_by_email(pool, "ADA@example.ORG").await.unwrap().unwrap().id.0, ada);
     assert_eq!(identity::user_by_email(pool, "ada").await.unwrap(), None);
     assert_eq!(identity::user_by_identity(pool, "https://id.example.org", "ada").await.unwrap(), None);
     assert!(!identity::is_removed_identity(pool, "https://id.example.org", "ada").await.unwrap());
     assert_eq!(identity::user(pool, STRANGER).await.unwrap(), None);
     let filter = UserFilter { role: Some("viewer"), name: Some("BOB@ex".to_owned()) };
     let (found, total) = identity::users(pool, &filter, UserRow::default_order(), ALL).await.unwrap();
-    assert_eq!((found.len(), found[0].id, total), (1, bob, 1));
+    assert_eq!((found.len(), found[0].id, total), (1, UserId(bob), 1));
     world.servers.finish().await;
 }
 
@@ -57,12 +57,12 @@ async fn a_live_session_names_its_user() {
     world.writer.run::<Session>(session, start).await;
     world.fold().await;
     let live = identity::live_session(world.pool(), session, at(59)).await.unwrap().unwrap();
-    assert_eq!((live.user_id, live.number, live.role.as_str()), (user, 7, "admin"));
+    assert_eq!((live.user_id.0, live.number, live.role.as_str()), (user, 7, "admin"));
     assert_eq!(identity::live_session(world.pool(), session, at(60)).await.unwrap(), None);
     let live_of =
         async |user, second| identity::live_sessions_of(world.pool(), user, at(second)).await.unwrap();
-    assert_eq!(live_of(live.user_id, 59).await, [session]);
-    assert!(live_of(live.user_id, 60).await.is_empty() && live_of(STRANGER, 59).await.is_empty());
+    assert_eq!(live_of(live.user_id.0, 59).await, [session]);
+    assert!(live_of(live.user_id.0, 60).await.is_empty() && live_of(STRANGER, 59).await.is_empty());
     world.servers.finish().await;
 }
 
@@ -82,7 +82,7 @@ async fn a_live_api_token_names_its_user() {
     world.fold().await;
     let (pool, hash) = (world.pool(), digest(1));
     let live = identity::live_api_token(pool, hash.as_str(), at(59)).await.unwrap().unwrap();
-    assert_eq!((live.token_id, live.user_id, live.number, live.role.as_str()), (token, user, 7, "admin"));
+    assert_eq!((live.token_id, live.user_id.0, live.number, live.role.as_str()), (token, user, 7, "admin"));
     assert_eq!(identity::live_api_token(pool, hash.as_str(), at(60)).await.unwrap(), None);
     // This distinguishes expired tokens from revoked ones.
     assert_eq!(identity::api_token_expiry(pool, hash.as_str()).await.unwrap(), Some(at(60)));

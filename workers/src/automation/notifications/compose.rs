@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_config::Config;
 use signalbox_domain::{
     automation::{
-        AlarmLine, MessageDelivery, NewDelivery, Notice, Severity, SummaryTemplate, SummaryValues,
+        AlarmLine, AlarmReason, MessageDelivery, NewDelivery, Notice, SummaryTemplate, SummaryValues,
         alarm_lines,
     },
     kernel::{ContactId, DeliveryId},
@@ -60,7 +60,7 @@ fn entry(config: &Config, line: &AlarmLine, facts: &AlarmFacts, now: DateTime<Ut
     AlarmEntry {
         alarm_id: facts.alarm_id,
         kind: line.kind,
-        severity: Severity::parse(&facts.severity).unwrap_or_default(),
+        severity: facts.severity.or_default(),
         summary: summary(facts, &channel, now),
         value: facts.value,
         unit: facts.unit.clone(),
@@ -70,7 +70,7 @@ fn entry(config: &Config, line: &AlarmLine, facts: &AlarmFacts, now: DateTime<Ut
         rule: facts.rule_name.clone(),
         rule_id: facts.rule_id,
         sensor: channel,
-        sensor_id: facts.channel_id,
+        sensor_id: facts.channel_id.0,
     }
 }
 
@@ -78,7 +78,7 @@ fn summary(facts: &AlarmFacts, channel: &str, now: DateTime<Utc>) -> String {
     let unit = facts.unit.as_deref();
     let value =
         facts.value.map(|value| format!("{value} {}", unit.unwrap_or_default()).trim_end().to_owned());
-    if facts.reason == "no_data" {
+    if facts.reason.is(AlarmReason::NoData) {
         // A rule's sentence is about its limit.
         if facts.cleared_on.is_some() {
             // By a value, or because the rule was changed, disabled or deleted.
@@ -112,7 +112,10 @@ fn address(config: &Config) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use signalbox_domain::automation::NoticeKind;
+    use signalbox_domain::{
+        automation::{NoticeKind, Severity},
+        kernel::ChannelId,
+    };
 
     use super::*;
 
@@ -126,9 +129,9 @@ mod tests {
         AlarmFacts {
             alarm_id: alarm,
             rule_id: Uuid::from_u128(2),
-            channel_id: Uuid::from_u128(3),
-            severity: "critical".to_owned(),
-            reason: "condition".to_owned(),
+            channel_id: ChannelId(Uuid::from_u128(3)),
+            severity: Severity::Critical.into(),
+            reason: AlarmReason::Condition.into(),
             value: Some(81.5),
             started_on: at(0),
             cleared_on: None,
@@ -176,7 +179,7 @@ mod tests {
     fn silent_channels_have_words_of_their_own() {
         let alarm = Uuid::from_u128(1);
         let summary = Some("{channel} is {value}".to_owned());
-        let silent = AlarmFacts { reason: "no_data".to_owned(), summary, ..facts(alarm) };
+        let silent = AlarmFacts { reason: AlarmReason::NoData.into(), summary, ..facts(alarm) };
         let text = |facts: AlarmFacts| {
             let composed = compose("", &[notice(alarm)], vec![facts]);
             body(&composed).alarms[0].summary.clone()
@@ -194,7 +197,11 @@ mod tests {
         let notices: Vec<_> = ids.iter().copied().map(notice).collect();
         let mut all: Vec<_> = ids
             .iter()
-            .map(|id| AlarmFacts { severity: "warning".to_owned(), cleared_on: Some(at(5)), ..facts(*id) })
+            .map(|id| AlarmFacts {
+                severity: Severity::Warning.into(),
+                cleared_on: Some(at(5)),
+                ..facts(*id)
+            })
             .collect();
         all[25].cleared_on = None;
         all[28] = facts(ids[28]);

@@ -59,7 +59,7 @@ impl Noticed {
     }
 
     fn add(&mut self, rule: &RuleOfAlarm, event: &AlarmEvent, now: DateTime<Utc>) {
-        let (alarm, severity) = (rule.alarm_id, severity(&rule.severity));
+        let (alarm, severity) = (rule.alarm_id, rule.severity.or_default());
         let notify = &rule.notify;
         match event {
             AlarmEvent::AlarmFired { silenced: false, .. } | AlarmEvent::AlarmAnnounced => {
@@ -74,7 +74,7 @@ impl Noticed {
             AlarmEvent::AlarmCleared { silenced, .. } => {
                 if !silenced {
                     // Those who know of it learn its end, also when the rule names others by now, or no longer makes alarms.
-                    let mut contacts: BTreeSet<_> = rule.informed.iter().copied().map(ContactId).collect();
+                    let mut contacts: BTreeSet<_> = rule.informed.iter().copied().collect();
                     let firing = self.notices.iter().filter(|notice| notice.alarm == alarm);
                     contacts.extend(firing.map(|notice| ContactId(notice.contact)));
                     // Contacts that a change has added have not heard of it.
@@ -100,7 +100,7 @@ impl Noticed {
 
 /// The notices of `due` at `now`, and its next state.
 pub(super) fn repetition(due: DueAlarm, now: DateTime<Utc>) -> Repetition {
-    let severity = severity(&due.severity);
+    let severity = due.severity.or_default();
     let is_due = |at: Option<DateTime<Utc>>| at.is_some_and(|at| at <= now);
     // The rule may not ask for it any more. A clock that was ahead, and was set right, has left a time that is too late.
     let possible = |at: Option<DateTime<Utc>>, seconds| Some(at?.min(after(now, seconds)?));
@@ -144,11 +144,6 @@ fn notices(
     contacts.iter().map(move |contact| NewNotice { contact: contact.0, alarm, kind, number, severity })
 }
 
-/// A word of a later version counts as the default.
-fn severity(word: &str) -> Severity {
-    Severity::parse(word).unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use chrono::TimeDelta;
@@ -174,7 +169,7 @@ mod tests {
     }
 
     fn rule(is_escalated: bool) -> RuleOfAlarm {
-        let (rule_id, severity) = (Uuid::nil(), "critical".to_owned());
+        let (rule_id, severity) = (Uuid::nil(), Severity::Critical.into());
         RuleOfAlarm {
             alarm_id: ALARM,
             rule_id,
@@ -189,7 +184,7 @@ mod tests {
     fn due(remind: i64, escalate: Option<i64>) -> DueAlarm {
         DueAlarm {
             alarm_id: ALARM,
-            severity: "critical".to_owned(),
+            severity: Severity::Critical.into(),
             remind_at: Some(at(remind)),
             reminders: 2,
             escalate_at: escalate.map(at),
@@ -224,7 +219,7 @@ mod tests {
     fn contacts_that_a_rule_no_longer_names_learn_the_end_of_its_alarm() {
         let mut changed = rule(false);
         changed.notify.contacts = Vec::new();
-        (changed.informed, changed.is_changed) = (vec![BOSS.0], true);
+        (changed.informed, changed.is_changed) = (vec![BOSS], true);
         let cleared = AlarmEvent::AlarmCleared { cleared_on: at(0), value: None, silenced: false };
         let mut noticed = Noticed::default();
         noticed.add(&changed, &cleared, at(100));
@@ -235,7 +230,7 @@ mod tests {
     fn contacts_that_a_rule_names_since_an_alarm_fired_do_not_learn_its_end() {
         let mut changed = rule(false);
         changed.notify.contacts = vec![DAY, BOSS];
-        (changed.informed, changed.is_changed) = (vec![DAY.0], true);
+        (changed.informed, changed.is_changed) = (vec![DAY], true);
         let cleared = AlarmEvent::AlarmCleared { cleared_on: at(0), value: None, silenced: false };
         let mut noticed = Noticed::default();
         noticed.add(&changed, &cleared, at(100));

@@ -63,7 +63,7 @@ impl Watches {
         self.channels.insert(row.id, channel);
         self.by_channel.entry(channel).or_default().push(Watch {
             rule: row.id,
-            channel: ChannelId(row.channel_id),
+            channel: row.channel_id,
             version: row.version,
             judge,
         });

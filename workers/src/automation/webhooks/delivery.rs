@@ -27,7 +27,7 @@ use signalbox_domain::{
         AttemptResult, CLAIM_SECONDS, DeliveryBatch, DeliveryBatchCommand, RetryPolicy, Webhook,
         WebhookCommand,
     },
-    kernel::{Decider, DeliveryId},
+    kernel::Decider,
 };
 use signalbox_messaging::Wakeup;
 use signalbox_metrics::metrics;
@@ -254,7 +254,7 @@ impl Run {
         if due.is_empty() {
             return Ok(None);
         }
-        let ids = due.iter().map(|(delivery, _)| DeliveryId(delivery.id)).collect();
+        let ids = due.iter().map(|(delivery, _)| delivery.id).collect();
         // A reservation expires as early as a claim that is made at the same moment.
         let (claim, begun) =
             (context.clock.new_id(), self.reserved.map_or_else(Instant::now, |(_, reserved)| reserved));
@@ -308,12 +308,12 @@ async fn with_bodies(
     let mut bodies = Bodies::at(&context.pool, &Vec::from_iter(positions)).await?;
     let mut readable = Vec::with_capacity(deliveries.len());
     for delivery in deliveries {
-        let body = bodies.take(delivery.id, delivery.position);
+        let body = bodies.take(delivery.id.0, delivery.position);
         let (body, result) = match body {
             Ok(body) => (Some(body), Ok(())),
             Err(error) => (None, Err(error.into())),
         };
-        failures.settle(delivery.id, result)?;
+        failures.settle(delivery.id.0, result)?;
         readable.extend(body.map(|body| (delivery, body)));
     }
     Ok(readable)
@@ -361,6 +361,6 @@ async fn attempt(
     metrics().attempt(error.is_none(), begun.elapsed());
     let duration_ms = u32::try_from(begun.elapsed().as_millis()).unwrap_or(u32::MAX);
     let retry_after_seconds = wait.and_then(|wait| retry_after(&wait, time.now()));
-    let id = DeliveryId(delivery.id);
+    let id = delivery.id;
     AttemptResult { id, started_at, duration_ms, status, error, retry_after_seconds, is_final }
 }

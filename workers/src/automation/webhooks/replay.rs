@@ -8,7 +8,7 @@ use std::{fmt::Display, time::Duration};
 
 use signalbox_domain::{
     automation::{Replay, Webhook, WebhookCommand},
-    kernel::{Decider, WebhookId},
+    kernel::Decider,
 };
 use signalbox_event_store::{EventKey, RecordedEvent, read_all_with};
 use signalbox_messaging::Wakeup;
@@ -55,14 +55,14 @@ impl Worker for WebhookReplay {
         let paused = self.failures.paused();
         let limit = BATCH + (paused.len() + self.tried.count()) as i64;
         let mut rows = replaying(&context.pool, limit).await?;
-        rows.retain(|row| !paused.contains(&row.id) && !self.tried.holds(row.id, &row.version));
+        rows.retain(|row| !paused.contains(&row.id.0) && !self.tried.holds(row.id.0, &row.version));
         for row in rows.iter().take(BATCH as usize) {
             let Some(replay) = row.replay() else { continue };
             let worked_off = work_off(context, row, replay).await;
             if worked_off.is_ok() {
-                self.tried.note(row.id, row.version);
+                self.tried.note(row.id.0, row.version);
             }
-            self.failures.settle(row.id, worked_off)?;
+            self.failures.settle(row.id.0, worked_off)?;
         }
         retry(context).await?;
         self.failures.report(context, Self::NAME).await?;
@@ -76,12 +76,12 @@ async fn work_off(context: &Context, row: &WebhookRow, replay: Replay) -> Result
     let to = slice.last().map_or(replay.last, |last| last.min(replay.last));
     let is_relevant =
         |key: &EventKey| key.position <= replay.last && PUBLISHED.contains(&key.event_type.as_str());
-    skip_unreadable(&context.pool, &skipping(row.id), &slice.unreadable, is_relevant).await?;
+    skip_unreadable(&context.pool, &skipping(row.id.0), &slice.unreadable, is_relevant).await?;
     let end = slice.events.partition_point(|event| event.position <= replay.last);
     queue(context, row, &slice.events[..end]).await?;
     let key = format!("advance {} to {to}", replay.id);
     let command = WebhookCommand::AdvanceReplay { id: replay.id, to };
-    context.send_for_item::<Webhook>(WebhookReplay::NAME, row.id, &key, &command).await?;
+    context.send_for_item::<Webhook>(WebhookReplay::NAME, row.id.0, &key, &command).await?;
     Ok(())
 }
 
@@ -92,11 +92,11 @@ async fn queue(context: &Context, row: &WebhookRow, events: &[RecordedEvent]) ->
     for recorded in events.iter().filter(|event| !event.payload.is_null()) {
         match background.outgoing(recorded) {
             Ok(Some(event)) if row.receives(event.event_type.as_str(), &event.subject) => {
-                queue.add(WebhookId(row.id), recorded.position, &event);
+                queue.add(row.id, recorded.position, &event);
             }
             Ok(_) => {}
             Err(error) => {
-                skip(&context.pool, &skipping(row.id), &recorded.into(), &error.to_string()).await?;
+                skip(&context.pool, &skipping(row.id.0), &recorded.into(), &error.to_string()).await?;
             }
         }
     }

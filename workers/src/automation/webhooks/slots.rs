@@ -197,6 +197,8 @@ pub(super) async fn release(pool: &PgPool, holder: Uuid, batches: &[Uuid]) -> Re
 
 #[cfg(test)]
 mod tests {
+    use signalbox_domain::automation::RetryPolicy;
+
     use super::*;
 
     fn limits(all: u32, each: u32) -> Limits {
@@ -211,7 +213,7 @@ mod tests {
             sealed_secret: None,
             sealed_key: None,
             previous: None,
-            retry: "default".to_owned(),
+            retry: RetryPolicy::Default.into(),
             no_loopback: false,
             destination: None,
             is_failing,

@@ -1,7 +1,7 @@
 //! Applies firmware updates and rolls them back, one at a time, in one process.
 //!
 //! Finds its work in the read model. `Begin` takes ownership permanently: this worker's lease ensures that no other
-//! process begins, and the claim in the log that a process that has lost the lease finishes nothing. Changes on the
+//! process starts, and the claim in the log that a process that has lost the lease finishes nothing. Changes on the
 //! disk are made under a lock beside the versions. If it crashes, the next one performs the remaining steps, from the
 //! state in the log; each step on the disk and the hook may run twice. After three crashes the update
 //! fails, and the previous firmware stays in force.
