@@ -52,7 +52,8 @@ function binned(list: Columns[], from: number, width: number, bins: number): uPl
   const rows = 2 * (bins + 3);
   const xs = Array.from({ length: rows }, (_, row) => (first + row / 2 + 0.25) * width);
   return table(xs, list.map(({ xs: times, ys }) => {
-    const column = new Array<Cell>(rows).fill(undefined);
+    // Rows without a value stay holes: an array of numbers alone keeps them unboxed, and a redraw makes little garbage.
+    const column = new Array<Cell>(rows);
     for (let at = 0; at < times.length;) {
       const bin = Math.floor((times[at] as number) / width);
       let [least, most] = [at, at];
