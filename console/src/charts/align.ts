@@ -6,7 +6,7 @@ type Cell = number | undefined;
 
 /** Rows of a table of exact times; beyond them it is drawn by bins. */
 const EXACT_ROWS = 4_000;
-/** Bins of the widest chart. */
+/** On wider charts a bin is wider than a pixel, so that a redraw still takes no longer than a frame. */
 const MOST_BINS = 2_000;
 
 /**
