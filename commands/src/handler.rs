@@ -39,8 +39,16 @@ impl Handler {
             command,
         };
         let result = execute::<D>(&self.pool, &self.appender, execution).await;
-        if let Err(ExecuteError::Unreadable(reason)) = &result {
-            self.report_unreadable(D::TYPE, aggregate_id, reason).await;
+        match &result {
+            Err(ExecuteError::Unreadable(reason)) => {
+                let advice = "Run the version that recorded it, or restore its events from a backup.";
+                self.report_unreadable(D::TYPE, aggregate_id, reason, advice).await;
+            }
+            Err(ExecuteError::Newer(reason)) => {
+                let advice = "A newer release recorded it: run that one in all processes.";
+                self.report_unreadable(D::TYPE, aggregate_id, reason, advice).await;
+            }
+            Ok(_) | Err(ExecuteError::Rejected(_) | ExecuteError::Unavailable(_)) => {}
         }
         reply(result)
     }
@@ -56,11 +64,10 @@ impl Handler {
     }
 
     /// The fault lapses some minutes after the last command.
-    async fn report_unreadable(&self, kind: &str, id: Uuid, reason: &str) {
+    async fn report_unreadable(&self, kind: &str, id: Uuid, reason: &str, advice: &str) {
         let part = format!("commands.{kind}");
         let reason = format!(
-            "the history of {id} cannot be read by this version, so it refuses every command: {reason}. \
-             Run the version that recorded it, or restore its events from a backup."
+            "the history of {id} cannot be read by this version, so it refuses every command: {reason}. {advice}"
         );
         if let Err(error) = report_fault(&self.pool, &part, &reason).await {
             tracing::error!(%error, part, reason, "a fault was not reported");

@@ -108,7 +108,7 @@ impl Watching<'_> {
     }
 
     /// The enabled rules on `channels`, with their names, also those that the read model does not show yet.
-    async fn enabled_rules(&self, channels: &[Uuid]) -> Result<Vec<(Uuid, String)>, Problem> {
+    pub(crate) async fn enabled_rules(&self, channels: &[Uuid]) -> Result<Vec<EnabledRule>, Problem> {
         let pool = &self.database.primary;
         let unapplied = unapplied_streams(pool, Rule::CONTEXT, Rule::TYPE, UNSHOWN).await?;
         let mut rules = enabled_rules_on(pool, channels).await?;

@@ -66,12 +66,19 @@ impl WorkerError {
         self.is_of_item() || matches!(self, Self::Chain(ChainError::Gap { .. }))
     }
 
+    /// Whether a newer release can do what was not done.
+    pub(crate) fn is_of_newer_release(&self) -> bool {
+        matches!(self, Self::Rejected(rejection) if rejection.is_newer_history())
+    }
+
     /// Whether the item that the worker was at is the cause, so that others may succeed.
     pub(crate) fn is_of_item(&self) -> bool {
         match self {
             Self::Database(error) => is_refusal(error),
             Self::Body(BodyError::Database(error)) => is_refusal(error),
-            Self::Rejected(rejection) => rejection.kind != ErrorKind::Unavailable,
+            Self::Rejected(rejection) => {
+                rejection.kind != ErrorKind::Unavailable || self.is_of_newer_release()
+            }
             Self::Bus(_) | Self::Chain(_) => false,
             _ => true,
         }

@@ -182,7 +182,7 @@ impl Context {
         command: &D::Command,
     ) -> Result<Option<CommandOutcome>, WorkerError> {
         let metadata = Metadata { causation: Some(cause), ..metadata(name, id, key) };
-        due(name, self.send_with::<D>(name, id, None, metadata, command).await)
+        due_once(name, self.send_with::<D>(name, id, None, metadata, command).await)
     }
 
     /// Like [`Context::send`], where another worker or the state of things may have been faster: then nothing is left
@@ -198,7 +198,7 @@ impl Context {
     }
 
     /// Like [`Context::send_if_still_due`], for an item whose failures are remembered: a history that cannot be read refuses every
-    /// command, and a command that breaks a rule is never taken, so that the item would be due for ever.
+    /// command, perhaps until an upgrade, and a command that breaks a rule is never taken, so that the item would be due for ever.
     pub(crate) async fn send_for_item<D: Decider>(
         &self,
         name: &str,
@@ -207,7 +207,11 @@ impl Context {
         command: &D::Command,
     ) -> Result<Option<CommandOutcome>, WorkerError> {
         match self.send::<D>(name, id, None, key, command).await {
-            Err(rejection) if rejection.is_unreadable_history() || rejection.kind == ErrorKind::Invalid => {
+            Err(rejection)
+                if rejection.is_unreadable_history()
+                    || rejection.is_newer_history()
+                    || rejection.kind == ErrorKind::Invalid =>
+            {
                 Err(rejection.into())
             }
             sent => due(name, sent),
@@ -259,6 +263,11 @@ fn metadata(name: &str, id: Uuid, key: &str) -> Metadata {
 pub(crate) fn due<T>(name: &str, sent: Result<T, Rejection>) -> Result<Option<T>, WorkerError> {
     match sent {
         Ok(outcome) => Ok(Some(outcome)),
+        // The next step finds the work again.
+        Err(rejection) if rejection.is_newer_history() => {
+            tracing::warn!(worker = name, %rejection, "some work waits for an upgrade");
+            Ok(None)
+        }
         Err(rejection) if rejection.kind == ErrorKind::Unavailable => Err(rejection.into()),
         // The command handler has reported which history it is; other work continues.
         Err(rejection) if rejection.is_unreadable_history() => {
@@ -269,5 +278,13 @@ pub(crate) fn due<T>(name: &str, sent: Result<T, Rejection>) -> Result<Option<T>
             tracing::debug!(worker = name, %rejection, "the work was no longer due");
             Ok(None)
         }
+    }
+}
+
+/// The same for work that no later step finds again: it waits where a newer release knows the history.
+pub(crate) fn due_once<T>(name: &str, sent: Result<T, Rejection>) -> Result<Option<T>, WorkerError> {
+    match sent {
+        Err(rejection) if rejection.is_newer_history() => Err(rejection.into()),
+        sent => due(name, sent),
     }
 }

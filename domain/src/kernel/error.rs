@@ -36,6 +36,7 @@ pub struct Rejection {
 }
 
 const UNREADABLE_HISTORY: &str = "unreadable_history";
+const NEWER_HISTORY: &str = "newer_history";
 const UNREADABLE_COMMAND: &str = "unreadable_command";
 const UNKNOWN_AGGREGATE: &str = "unknown_aggregate";
 
@@ -49,6 +50,18 @@ impl Rejection {
     /// Whether the history of the aggregate cannot be read, so that it refuses every command.
     pub fn is_unreadable_history(&self) -> bool {
         self.code == UNREADABLE_HISTORY
+    }
+
+    /// The history of the aggregate has an event that only a newer release knows.
+    pub fn newer_history() -> Self {
+        let message = "A newer release has changed this resource, and the process that answers is older: try again when all processes \
+                       of the service have been upgraded.";
+        Self::new(ErrorKind::Unavailable, NEWER_HISTORY, message)
+    }
+
+    /// Whether the handler does not know an event of the history, as one of an older release; one of another release may.
+    pub fn is_newer_history(&self) -> bool {
+        self.code == NEWER_HISTORY
     }
 
     /// The handler cannot read the command.

@@ -85,7 +85,10 @@ async fn created_by(database: &Database, instance: Uuid) -> Result<Vec<Uuid>, Pr
     }
     let mut channels = HashSet::new();
     for recorded in &slice.events {
-        let event = recorded.decode::<PluginInstance>().map_err(|error| refused(&error))?;
+        let event = recorded.decode::<PluginInstance>().map_err(|error| match error.is_newer() {
+            true => Rejection::newer_history().into(),
+            false => refused(&error),
+        })?;
         if let PluginInstanceEvent::ChannelMapped { spec, .. } = event {
             channels.insert(spec.channel_id);
         }

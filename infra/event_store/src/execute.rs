@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use crate::{
     append::Appender,
+    recorded::Unread,
     request::AppendOutcome,
     root::Root,
     store::{CommandStore, load},
@@ -40,6 +41,9 @@ pub enum ExecuteError {
     /// The stream cannot be read by this program.
     #[error("the aggregate cannot be loaded: {0}")]
     Unreadable(String),
+    /// The stream has an event of a newer release, whose programs can read it.
+    #[error("the aggregate cannot be loaded: {0}")]
+    Newer(String),
 }
 
 impl From<ExecuteError> for Rejection {
@@ -53,6 +57,10 @@ impl From<ExecuteError> for Rejection {
             ExecuteError::Unreadable(reason) => {
                 tracing::error!(reason, "an aggregate cannot be loaded");
                 Self::unreadable_history()
+            }
+            ExecuteError::Newer(reason) => {
+                tracing::warn!(reason, "a process of a newer release has to carry out a command");
+                Self::newer_history()
             }
         }
     }
@@ -139,6 +147,11 @@ pub(crate) fn translate(error: AggregateError<Rejection>) -> ExecuteError {
         // `postgres-es` takes only broken sockets for connection errors, not a server that ends the connection.
         AggregateError::UnexpectedError(error) if error.is::<sqlx::Error>() => {
             ExecuteError::Unavailable(error.to_string())
+        }
+        AggregateError::DeserializationError(error)
+            if error.downcast_ref::<Unread>().is_some_and(Unread::is_newer) =>
+        {
+            ExecuteError::Newer(error.to_string())
         }
         other => ExecuteError::Unreadable(other.to_string()),
     }

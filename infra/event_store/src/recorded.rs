@@ -1,8 +1,5 @@
 use chrono::{DateTime, Utc};
-use serde::{
-    Deserialize, Serialize,
-    de::{DeserializeOwned, Error as _},
-};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use signalbox_domain::kernel::{Decider, EventKind, KindOf};
 use sqlx::{FromRow, Row, postgres::PgRow, types::Json};
@@ -42,7 +39,37 @@ pub struct DecodeError {
     aggregate_type: String,
     event_type: String,
     event_version: String,
-    source: serde_json::Error,
+    source: Unread,
+}
+
+impl DecodeError {
+    /// Whether a newer release has written the event: its programs can read it.
+    pub fn is_newer(&self) -> bool {
+        self.source.is_newer()
+    }
+}
+
+/// Why an event cannot be read by this program.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unread {
+    /// It might fit the older shape, but for what the version adds.
+    #[error("this program knows version {known} and no newer one")]
+    NewerVersion { known: &'static str },
+    #[error("this program does not know this kind of event: {0}")]
+    UnknownKind(serde_json::Error),
+    #[error(transparent)]
+    Payload(serde_json::Error),
+}
+
+impl Unread {
+    pub(crate) fn is_newer(&self) -> bool {
+        !matches!(self, Self::Payload(_))
+    }
+
+    /// The reason of `error`, which reading an event of the kind `word` gave.
+    pub(crate) fn of<D: Decider>(word: &str, error: serde_json::Error) -> Self {
+        if version_of::<D>(word).is_none() { Self::UnknownKind(error) } else { Self::Payload(error) }
+    }
 }
 
 impl RecordedEvent {
@@ -60,25 +87,31 @@ impl RecordedEvent {
         })
     }
 
-    fn payload_as<D: Decider>(&self) -> Result<D::Event, serde_json::Error> {
+    fn payload_as<D: Decider>(&self) -> Result<D::Event, Unread> {
         require_known_version::<D>(&self.event_type, &self.event_version)?;
         // Nearly always there is nothing to change, and so nothing to copy.
-        if !has_steps(&self.aggregate_type, &self.event_type) {
-            return D::Event::deserialize(&self.payload);
-        }
-        let mut payload = self.payload.clone();
-        upcast_builtin(&self.aggregate_type, &self.event_type, &self.event_version, &mut payload);
-        serde_json::from_value(payload)
+        let read = if has_steps(&self.aggregate_type, &self.event_type) {
+            let mut payload = self.payload.clone();
+            upcast_builtin(&self.aggregate_type, &self.event_type, &self.event_version, &mut payload);
+            serde_json::from_value(payload)
+        } else {
+            D::Event::deserialize(&self.payload)
+        };
+        read.map_err(|error| Unread::of::<D>(&self.event_type, error))
     }
 }
 
-/// Refuses an event of a newer version than this program writes: it might fit the older shape, but for what the version adds.
-pub(crate) fn require_known_version<D: Decider>(word: &str, version: &str) -> Result<(), serde_json::Error> {
-    let known = KindOf::<D>::ALL.iter().find(|kind| kind.word() == word).map(|kind| kind.version());
-    let Some(known) = known.filter(|known| *known != version) else { return Ok(()) };
+/// The version that this program writes of the kind `word`, if it knows it.
+fn version_of<D: Decider>(word: &str) -> Option<&'static str> {
+    KindOf::<D>::ALL.iter().find(|kind| kind.word() == word).map(|kind| kind.version())
+}
+
+/// Refuses an event of a newer version than this program writes.
+pub(crate) fn require_known_version<D: Decider>(word: &str, version: &str) -> Result<(), Unread> {
+    let Some(known) = version_of::<D>(word).filter(|known| *known != version) else { return Ok(()) };
     match (version.parse::<u32>(), known.parse::<u32>()) {
         (Ok(version), Ok(known)) if version <= known => Ok(()),
-        _ => Err(serde_json::Error::custom(format!("this program knows version {known} and no newer one"))),
+        _ => Err(Unread::NewerVersion { known }),
     }
 }
 

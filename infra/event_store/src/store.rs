@@ -14,7 +14,7 @@ use uuid::Uuid;
 use crate::{
     append::Appender,
     cause::complete,
-    recorded::require_known_version,
+    recorded::{Unread, require_known_version},
     request::{Append, AppendError, AppendOutcome, NewEvent},
     root::Root,
     snapshot,
@@ -251,10 +251,11 @@ fn is_storable(value: &Value) -> bool {
 }
 
 fn decode<D: Decider>(event: SerializedEvent) -> Result<D::Event, PersistenceError> {
-    require_known_version::<D>(&event.event_type, &event.event_version)?;
+    let unread = |error: Unread| PersistenceError::DeserializationError(Box::new(error));
+    require_known_version::<D>(&event.event_type, &event.event_version).map_err(unread)?;
     let mut payload: Value = event.payload;
     upcast_builtin(&event.aggregate_type, &event.event_type, &event.event_version, &mut payload);
-    Ok(serde_json::from_value(payload)?)
+    serde_json::from_value(payload).map_err(|error| unread(Unread::of::<D>(&event.event_type, error)))
 }
 
 fn unavailable(error: sqlx::Error) -> PersistenceError {

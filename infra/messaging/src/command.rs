@@ -133,7 +133,7 @@ impl Bus {
             };
             if Instant::now() + backoff >= deadline {
                 tracing::error!(%reason, aggregate.type = D::TYPE, "a command was not carried out");
-                return Err(Rejection::unavailable(reason.message()));
+                return Err(reason.rejection());
             }
             sleep(backoff).await;
             backoff = (backoff * 2).min(Duration::from_millis(500));
@@ -231,16 +231,22 @@ enum Unanswered {
     /// While processes are replaced, the next handler may be one that knows it.
     #[error("a command handler of another release does not know the command: {0}")]
     Unknown(String),
+    /// The same.
+    #[error("a command handler of another release does not know an event of the resource")]
+    NewerHistory,
 }
 
 impl Unanswered {
-    fn message(&self) -> &'static str {
+    fn rejection(&self) -> Rejection {
         match self {
-            Self::Lost(_) => "The service cannot take changes now: try again in a moment.",
-            Self::Unknown(_) => {
-                "Processes of another release do not know this change: try again when all processes of the service have been \
-                 upgraded."
+            Self::Lost(_) => {
+                Rejection::unavailable("The service cannot take changes now: try again in a moment.")
             }
+            Self::Unknown(_) => Rejection::unavailable(
+                "Processes of another release do not know this change: try again when all processes of the service have been \
+                 upgraded.",
+            ),
+            Self::NewerHistory => Rejection::newer_history(),
         }
     }
 }
@@ -262,6 +268,9 @@ fn outcome(answer: Result<Message, RequestError>) -> Result<Result<CommandOutcom
     };
     match serde_json::from_slice(&message.payload).map_err(|error| unreadable(&error))? {
         CommandReply::Done(outcome) => Ok(Ok(outcome)),
+        CommandReply::Rejected(rejection) if rejection.is_newer_history() => {
+            Ok(Err(Unanswered::NewerHistory))
+        }
         CommandReply::Rejected(rejection) if rejection.kind == ErrorKind::Unavailable => {
             Ok(Err(Unanswered::Lost(rejection.message)))
         }

@@ -164,30 +164,41 @@ pub async fn judged_position(pool: &PgPool, rules: &[Uuid]) -> Result<Option<i64
     Ok(position.flatten())
 }
 
-/// The oldest notes that were not recorded yet.
+/// Generation and ordinal of a note.
+pub type NotePlace = (i64, i32);
+
+/// The oldest notes that were not recorded yet, without those of the rules `paused`.
 ///
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn noted(pool: &PgPool, most: i64) -> Result<Vec<Noted>, sqlx::Error> {
+pub async fn noted(pool: &PgPool, paused: &[Uuid], most: i64) -> Result<Vec<Noted>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT generation, ordinal, note FROM ops.alarm_outbox ORDER BY generation, ordinal LIMIT $1",
+        "SELECT generation, ordinal, note FROM ops.alarm_outbox
+          WHERE cardinality($1::uuid[]) = 0
+             OR coalesce(note->'alarm'->>'rule_id', note->>'rule_id')::uuid <> ALL($1)
+          ORDER BY generation, ordinal LIMIT $2",
     )
+    .bind(paused)
     .bind(most)
     .fetch_all(pool)
     .await
 }
 
-/// Removes the notes up to `last`, which have been recorded.
+/// Removes notes that have been recorded.
 ///
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn remove_noted(pool: &PgPool, (generation, ordinal): (i64, i32)) -> Result<(), sqlx::Error> {
-    sqlx::query("DELETE FROM ops.alarm_outbox WHERE (generation, ordinal) <= ($1, $2)")
-        .bind(generation)
-        .bind(ordinal)
-        .execute(pool)
-        .await
-        .map(|_| ())
+pub async fn remove_noted(pool: &PgPool, places: &[NotePlace]) -> Result<(), sqlx::Error> {
+    let (generations, ordinals): (Vec<i64>, Vec<i32>) = places.iter().copied().unzip();
+    sqlx::query(
+        "DELETE FROM ops.alarm_outbox
+          WHERE (generation, ordinal) IN (SELECT * FROM unnest($1::bigint[], $2::int[]))",
+    )
+    .bind(generations)
+    .bind(ordinals)
+    .execute(pool)
+    .await
+    .map(|_| ())
 }

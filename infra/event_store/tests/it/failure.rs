@@ -3,7 +3,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use signalbox_domain::{
     identity::{Role, User},
-    kernel::ErrorKind,
+    kernel::{ErrorKind, Rejection},
     transfer::{Agent, AgentCommand, AgentProfile, AgentSystem, NewAgent},
 };
 use signalbox_event_store::ExecuteError;
@@ -126,4 +126,37 @@ async fn a_command_that_cannot_be_stored_is_refused_without_harm_to_those_beside
         result.unwrap();
     }
     assert_gapless(&log.events().await);
+}
+
+/// Appends an event to the stream of a user, as another program may have done.
+async fn append(log: &Log, id: uuid::Uuid, (word, version): (&str, &str), payload: serde_json::Value) {
+    let insert = "WITH head AS (UPDATE log_head SET position = position + 1 WHERE log = 'events' RETURNING position)
+        INSERT INTO events SELECT position, 'user', $1,
+               (SELECT count(*) + 1 FROM events WHERE aggregate_type = 'user' AND aggregate_id = $1), $2, $3, $4, '{}', now()
+          FROM head";
+    let insert = sqlx::query(insert).bind(id.to_string()).bind(word).bind(version).bind(payload);
+    insert.execute(&log.pool).await.unwrap();
+}
+
+/// While processes are replaced, another one knows what this one does not; what is damaged is read by none.
+#[tokio::test]
+async fn a_stream_of_a_newer_release_is_not_taken_for_a_damaged_one() {
+    let log = Log::start().await;
+    for (number, (word, version), payload, is_newer) in [
+        (
+            0,
+            ("user_renamed", "99"),
+            serde_json::json!({"type": "user_renamed", "from": "a", "to": "b"}),
+            true,
+        ),
+        (1, ("user_paused", "1"), serde_json::json!({"type": "user_paused"}), true),
+        (2, ("user_renamed", "1"), serde_json::json!({"type": "nonsense"}), false),
+    ] {
+        let id = log.user(&format!("user-{number}"), Role::Viewer).await;
+        append(&log, id, (word, version), payload).await;
+        let refused = log.run::<User>(id, rename("eve")).await.unwrap_err();
+        assert_eq!(matches!(refused, ExecuteError::Newer(_)), is_newer, "{refused:?}");
+        let refused = Rejection::from(refused);
+        assert_eq!((refused.is_newer_history(), refused.is_unreadable_history()), (is_newer, !is_newer));
+    }
 }

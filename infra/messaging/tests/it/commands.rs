@@ -126,11 +126,12 @@ async fn a_command_that_a_handler_does_not_know_is_sent_to_another() {
     let mut received = serve(&servers.another_bus().await, |number| match number {
         0 => Some(CommandReply::Rejected(Rejection::unreadable_command())),
         1 => Some(CommandReply::Rejected(Rejection::unknown_aggregate())),
+        2 => Some(CommandReply::Rejected(Rejection::newer_history())),
         _ => Some(CommandReply::Done(DONE)),
     })
     .await;
     assert_eq!(send(&servers.bus, &metadata()).await.unwrap(), DONE);
-    for _ in 0..3 {
+    for _ in 0..4 {
         received.recv().await.unwrap();
     }
     servers.finish().await;
@@ -138,13 +139,16 @@ async fn a_command_that_a_handler_does_not_know_is_sent_to_another() {
 
 #[tokio::test]
 async fn a_command_that_no_handler_knows_may_be_sent_again_later() {
-    let servers = TestServers::start().await;
-    let unknown = |_| Some(CommandReply::Rejected(Rejection::unreadable_command()));
-    let _received = serve(&servers.another_bus().await, unknown).await;
-    let refused = send(&servers.bus, &metadata()).await.unwrap_err();
-    assert_eq!(refused.kind, ErrorKind::Unavailable);
-    assert!(refused.message.contains("upgraded"), "{refused}");
-    servers.finish().await;
+    for reply in [Rejection::unreadable_command(), Rejection::newer_history()] {
+        let servers = TestServers::start().await;
+        let is_newer = reply.is_newer_history();
+        let unknown = move |_| Some(CommandReply::Rejected(reply.clone()));
+        let _received = serve(&servers.another_bus().await, unknown).await;
+        let refused = send(&servers.bus, &metadata()).await.unwrap_err();
+        assert_eq!((refused.kind, refused.is_newer_history()), (ErrorKind::Unavailable, is_newer));
+        assert!(refused.message.contains("upgraded"), "{refused}");
+        servers.finish().await;
+    }
 }
 
 #[tokio::test]

@@ -1,10 +1,14 @@
 //! Inputs that one read model or worker cannot handle: they stop nothing else.
 
+use chrono::TimeDelta;
 use serde_json::json;
+use signalbox_clock::Clock;
 use signalbox_database::faults;
+use signalbox_workers::{Alarms, Worker};
 use sqlx::Executor;
 use uuid::Uuid;
 
+use super::{alarms::rule, datapoints::event, rules::send};
 use crate::harness::{World, eventually, seconds, signalbox};
 
 async fn execute(world: &World, statement: &str) {
@@ -17,11 +21,20 @@ async fn count(world: &World, sql: &str) -> i64 {
 
 /// Appends an event that no program has written.
 async fn append(world: &World, kind: &str, id: &str, word: &str, payload: &str) -> i64 {
+    append_version(world, (kind, id), (word, "1"), payload).await
+}
+
+async fn append_version(
+    world: &World,
+    (kind, id): (&str, &str),
+    (word, version): (&str, &str),
+    payload: &str,
+) -> i64 {
     let mut transaction = signalbox_database::begin(&world.servers.pool, "BEGIN").await.unwrap();
     let sql = "UPDATE log_head SET position = position + 1 WHERE log = 'events' RETURNING position";
     let position: i64 = sqlx::query_scalar(sql).fetch_one(&mut *transaction).await.unwrap();
     let insert = "INSERT INTO events
-        SELECT $1, $2, $3, (SELECT count(*) + 1 FROM events WHERE aggregate_type = $2 AND aggregate_id = $3), $4, '1',
+        SELECT $1, $2, $3, (SELECT count(*) + 1 FROM events WHERE aggregate_type = $2 AND aggregate_id = $3), $4, $6,
                $5::jsonb, '{}'::jsonb, now()";
     sqlx::query(insert)
         .bind(position)
@@ -29,6 +42,7 @@ async fn append(world: &World, kind: &str, id: &str, word: &str, payload: &str) 
         .bind(id)
         .bind(word)
         .bind(payload)
+        .bind(version)
         .execute(&mut *transaction)
         .await
         .unwrap();
@@ -208,8 +222,7 @@ async fn commands_of_an_unreadable_history_are_refused_and_health_names_it() {
     let world = World::start().await;
     let made = world.admin.post("/api/v1/experiments", json!({"name": "First"})).await.expect(201);
     let id = made["public_id"].as_str().unwrap();
-    append(&world, "experiment", id, "experiment_renamed_by_a_later_release", r#"{"type": "nonsense"}"#)
-        .await;
+    append(&world, "experiment", id, "experiment_stopped", r#"{"type": "nonsense"}"#).await;
     world.admin.put(&format!("/api/v1/experiments/{id}/stop"), json!({})).await.error(409);
     eventually(seconds(20), async || {
         let health = world.admin.get("/health").await.expect(200);
@@ -219,5 +232,55 @@ async fn commands_of_an_unreadable_history_are_refused_and_health_names_it() {
     .await;
     let faults = faults(&world.servers.pool).await.unwrap();
     assert!(faults.iter().any(|fault| fault.reason.contains(id)), "{faults:?}");
+    world.finish_with_mail().await;
+}
+
+/// While processes are replaced, one that knows it may answer: the client may try again, and is not refused for good.
+#[tokio::test]
+async fn commands_of_a_history_of_a_newer_release_are_to_be_sent_again() {
+    let world = World::start().await;
+    for (word, version) in [("channel_deleted", "99"), ("channel_paused", "1")] {
+        let id = event(&world, word).await;
+        let payload = json!({"type": word}).to_string();
+        append_version(&world, ("channel", &id), (word, version), &payload).await;
+        let refused =
+            world.admin.put(&format!("/api/v1/events/{id}"), json!({"unit": "bar"})).await.error(503);
+        assert!(refused.to_string().contains("upgraded"), "{refused}");
+    }
+    let faults = faults(&world.servers.pool).await.unwrap();
+    assert!(faults.iter().any(|fault| fault.reason.contains("newer release")), "{faults:?}");
+    world.finish_with_mail().await;
+}
+
+/// The note of an alarm is sent again until the release that knows the alarm answers, and keeps no other rule waiting.
+#[tokio::test]
+async fn changes_of_an_alarm_that_a_newer_release_knows_wait_for_it() {
+    let world = World::without_workers(Clock::manual(Clock::system().now()), |_| {}).await;
+    let (boiler, press) = (event(&world, "boiler").await, event(&world, "press").await);
+    rule(&world, &boiler, json!({"name": "boiler", "cooldown_seconds": 0})).await;
+    rule(&world, &press, json!({"name": "press", "cooldown_seconds": 0})).await;
+    let (alarms, context) = (Alarms::default(), world.worker_context().await);
+    let judge = async || while alarms.step(&context).await.unwrap() {};
+    for event in [&boiler, &press] {
+        send(&world.admin, event, [11.0]).await;
+    }
+    judge().await;
+    let id: String = sqlx::query_scalar(
+        "SELECT aggregate_id FROM events WHERE event_type = 'alarm_started' ORDER BY position LIMIT 1",
+    )
+    .fetch_one(&world.servers.pool)
+    .await
+    .unwrap();
+    append_version(&world, ("alarm", &id), ("alarm_escalated", "1"), r#"{"type": "alarm_escalated"}"#).await;
+    world.clock.advance(TimeDelta::seconds(1));
+    for event in [&boiler, &press] {
+        send(&world.admin, event, [9.0]).await;
+    }
+    judge().await;
+    let cleared = "SELECT count(*) FROM events WHERE event_type = 'alarm_cleared'";
+    assert_eq!(count(&world, cleared).await, 1);
+    let kept = format!("SELECT count(*) FROM ops.alarm_outbox WHERE note->>'alarm_id' = '{id}'");
+    assert_eq!(count(&world, &kept).await, 1);
+    execute(&world, "DELETE FROM ops.alarm_outbox").await;
     world.finish_with_mail().await;
 }

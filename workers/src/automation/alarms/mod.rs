@@ -28,7 +28,7 @@ use signalbox_projections::automation::{
 use tokio::sync::Mutex;
 
 use self::watches::Watches;
-use crate::{Context, Worker, WorkerError};
+use crate::{Context, Worker, WorkerError, failures::Failures};
 
 /// Points and rows of one step.
 const POINTS: i64 = 20_000;
@@ -41,6 +41,8 @@ const ANNOUNCED: i64 = 100;
 pub struct Alarms {
     /// `None` if it has to be loaded.
     state: Mutex<Option<State>>,
+    /// Rules and alarms that cannot be sent to.
+    failures: Failures,
 }
 
 #[derive(Debug)]
@@ -79,7 +81,8 @@ impl Worker for Alarms {
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
         let mut known = self.state.lock().await;
         // Earlier decisions are recorded first, so that the changes of an alarm stay in order.
-        if notes::record(context).await? {
+        self.failures.report(context, Self::NAME).await?;
+        if notes::record(context, &self.failures).await? {
             return Ok(true);
         }
         let mut state = match known.take() {
@@ -90,16 +93,16 @@ impl Worker for Alarms {
             },
         };
         // After an error the memory may be ahead of what is committed, so the next step loads it again.
-        let Step { has_more, is_current } = state.step(context).await?;
+        let Step { has_more, is_current } = state.step(context, &self.failures).await?;
         *known = is_current.then_some(state);
         Ok(has_more)
     }
 }
 
 impl State {
-    async fn step(&mut self, context: &Context) -> Result<Step, WorkerError> {
+    async fn step(&mut self, context: &Context, failures: &Failures) -> Result<Step, WorkerError> {
         let now = context.server_time().await?;
-        announce(context, now).await?;
+        announce(context, failures, now).await?;
         let end = head(&context.pool).await?;
         let from = self.progress;
         self.watches.refresh(&context.pool, from.position, now).await?;
@@ -130,7 +133,7 @@ impl State {
         };
         let is_current = commit_judged(&context.pool, from, self.progress, &judged).await?;
         if is_current && has_notes {
-            notes::record(context).await?;
+            notes::record(context, failures).await?;
         }
         Ok(Step { has_more: !is_at_end || has_notes || !is_current, is_current })
     }
@@ -161,10 +164,13 @@ async fn read(
 }
 
 /// Lets alarms be published whose rules are not silenced any more.
-async fn announce(context: &Context, now: DateTime<Utc>) -> Result<(), WorkerError> {
-    for alarm in unannounced(&context.pool, now, ANNOUNCED).await? {
+async fn announce(context: &Context, failures: &Failures, now: DateTime<Utc>) -> Result<(), WorkerError> {
+    let paused = failures.paused();
+    let waiting = unannounced(&context.pool, now, ANNOUNCED + paused.len() as i64).await?;
+    for alarm in waiting.into_iter().filter(|alarm| !paused.contains(alarm)) {
         let command = AlarmCommand::Announce;
-        context.send_if_still_due::<Alarm>(Alarms::NAME, alarm, "announce", &command).await?;
+        let sent = context.send_for_item::<Alarm>(Alarms::NAME, alarm, "announce", &command).await;
+        failures.settle(alarm, sent.map(drop))?;
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, Utc};
-use futures::{TryStreamExt, stream};
+use futures::{StreamExt, stream};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use signalbox_datapoint_log::{IdKey, Origin, Place, read_row};
@@ -15,7 +15,7 @@ use signalbox_domain::{
     kernel::{ChannelId, CommandOutcome, ErrorKind, Rejection},
 };
 use signalbox_projections::{
-    automation::alarm_judges::{noted, remove_noted},
+    automation::alarm_judges::{NotePlace, Noted, noted, remove_noted},
     monitoring::{
         queries::{channel_names, channel_number},
         series::newest_until,
@@ -24,7 +24,7 @@ use signalbox_projections::{
 use uuid::Uuid;
 
 use super::Alarms;
-use crate::{Context, Worker, WorkerError, automation::rules::device::Devices};
+use crate::{Context, Worker, WorkerError, automation::rules::device::Devices, failures::Failures};
 
 /// Notes that are sent before they are removed.
 const NOTES: i64 = 1000;
@@ -150,28 +150,43 @@ fn settle(sent: Result<CommandOutcome, Rejection>) -> Result<(), WorkerError> {
     }
 }
 
-/// Sends the oldest notes and removes them; in order for each rule, many rules at once. Returns whether there were any.
-pub(super) async fn record(context: &Context) -> Result<bool, WorkerError> {
-    let noted = noted(&context.pool, NOTES).await?;
-    let Some(last) = noted.last().map(|last| (last.generation, last.ordinal)) else { return Ok(false) };
-    let mut by_rule = BTreeMap::<Uuid, Vec<(String, Note)>>::new();
-    for noted in noted {
-        let key = format!("{} {}", noted.generation, noted.ordinal);
-        match serde_json::from_value::<Note>(noted.note) {
-            Ok(note) => by_rule.entry(note.rule()).or_default().push((key, note)),
-            Err(error) => tracing::error!(%key, %error, "a change of an alarm cannot be read"),
+/// Sends the oldest notes and removes them; in order for each rule, many rules at once. Those of rules among `failures`, whose
+/// alarms only a newer release knows, stay. Returns whether there were any others.
+pub(super) async fn record(context: &Context, failures: &Failures) -> Result<bool, WorkerError> {
+    let noted = noted(&context.pool, &failures.paused(), NOTES).await?;
+    if noted.is_empty() {
+        return Ok(false);
+    }
+    let (mut by_rule, mut done) = (BTreeMap::<Uuid, Vec<(NotePlace, Note)>>::new(), Vec::new());
+    for Noted { generation, ordinal, note } in noted {
+        let place = (generation, ordinal);
+        match serde_json::from_value::<Note>(note) {
+            Ok(note) => by_rule.entry(note.rule()).or_default().push((place, note)),
+            Err(error) => {
+                tracing::error!(?place, %error, "a change of an alarm cannot be read");
+                done.push(place);
+            }
         }
     }
-    stream::iter(by_rule.into_values().map(Ok))
-        .try_for_each_concurrent(CONCURRENT, |notes| async move {
-            for (key, note) in notes {
-                note.send(context, &key).await?;
+    let mut sent = stream::iter(by_rule)
+        .map(|(rule, notes)| async move {
+            let mut done = Vec::new();
+            for ((generation, ordinal), note) in notes {
+                if let Err(error) = note.send(context, &format!("{generation} {ordinal}")).await {
+                    return (rule, done, Err(error));
+                }
+                done.push((generation, ordinal));
             }
-            Ok::<_, WorkerError>(())
+            (rule, done, Ok(()))
         })
-        .await?;
-    remove_noted(&context.pool, last).await?;
-    Ok(true)
+        .buffer_unordered(CONCURRENT);
+    let mut failed = None;
+    while let Some((rule, of_rule, result)) = sent.next().await {
+        done.extend(of_rule);
+        failed = failures.settle(rule, result).err().or(failed);
+    }
+    remove_noted(&context.pool, &done).await?;
+    failed.map_or(Ok(true), Err)
 }
 
 /// The newest value of a channel, as of the moment at which an alarm fires; `None` if there is none.

@@ -11,7 +11,7 @@ use signalbox_projections::monitoring;
 use uuid::Uuid;
 
 use super::{RuleEvaluation, device::Devices, shards::Reach, watches::Watches};
-use crate::{Context, Worker, WorkerError, failures::Failures, worker::due};
+use crate::{Context, Worker, WorkerError, failures::Failures, worker::due_once};
 
 /// Rules that are sent to at the same time.
 const CONCURRENT: usize = 64;
@@ -134,6 +134,12 @@ impl Judged {
         let mut is_known = true;
         while let Some((rule, sent)) = sent.next().await {
             let version = *sent.as_ref().unwrap_or(&None);
+            // The marks move on over what is settled here, so values wait for the release that knows their rule.
+            if let Err(error) = &sent
+                && error.is_of_newer_release()
+            {
+                return sent.map(drop);
+            }
             // A rule whose history cannot be read keeps no other rule waiting.
             failures.settle(rule, sent.map(|_| ()))?;
             match version {
@@ -173,7 +179,7 @@ impl Fired {
             Err(rejection) if rejection.kind == ErrorKind::PreconditionFailed => {
                 let runs = rows.iter().flat_map(Row::runs).filter(|(number, _)| *number == self.number);
                 self.values = runs.flat_map(|(_, values)| values).collect();
-                due(RuleEvaluation::NAME, self.send_values(context, rule, None, names).await)?;
+                due_once(RuleEvaluation::NAME, self.send_values(context, rule, None, names).await)?;
                 Ok(None)
             }
             sent => Ok(sent?),
