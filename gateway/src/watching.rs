@@ -35,11 +35,14 @@ const UNSHOWN: i64 = 1000;
 /// Commands that are sent at the same time.
 pub(crate) const CONCURRENT: usize = 16;
 
+/// Id and name of an enabled rule.
+pub(crate) type EnabledRule = (Uuid, String);
+
 /// Rules that were disabled.
 #[derive(Debug, Default)]
 pub(crate) struct Disabled {
     /// Their ids and names.
-    pub(crate) rules: Vec<(Uuid, String)>,
+    pub(crate) rules: Vec<EnabledRule>,
     /// A place in the log that the read models did not show in time.
     unseen: Option<At>,
     /// Whether alarms of the rules may not be shown as cleared yet, or rules as disabled.
@@ -66,32 +69,27 @@ pub(crate) struct Watching<'a> {
 }
 
 impl Watching<'_> {
-    /// Disables the enabled rules on `channels`, before these are deleted: no value can end their alarms any more.
-    pub(crate) async fn disable_rules_on(&self, channels: &[Uuid]) -> Result<Disabled, Problem> {
-        self.disable(channels, "disable rule").await
+    /// Disables the enabled rules on `channels`, which were deleted: no value can end their alarms any more, and the log refuses new
+    /// ones. `before` are those that were enabled before the deletion; a worker may have disabled them already. The deletion is
+    /// recorded, so a failure leaves something pending, which that worker does.
+    pub(crate) async fn disable_rules_on(&self, channels: &[Uuid], before: Vec<EnabledRule>) -> Disabled {
+        self.disable(channels, before).await.unwrap_or_else(|problem| {
+            tracing::error!(?problem, ?channels, "rules on deleted events may still be enabled");
+            Disabled { has_pending_effects: true, ..Disabled::default() }
+        })
     }
 
-    /// Disables the rules that were made or enabled on `channels` since `disabled`, and before these were deleted: from then on the log
-    /// refuses them. The deletion is recorded, so a failure leaves something pending.
-    pub(crate) async fn disable_late_rules(&self, channels: &[Uuid], disabled: &mut Disabled) {
-        match self.disable(channels, "disable late rule").await {
-            Ok(late) => {
-                disabled.rules.extend(late.rules);
-                disabled.unseen = disabled.unseen.or(late.unseen);
-                disabled.has_pending_effects |= late.has_pending_effects;
-            }
-            Err(problem) => {
-                tracing::error!(?problem, ?channels, "rules on deleted events may still be enabled");
-                disabled.has_pending_effects = true;
-            }
-        }
-    }
-
-    async fn disable(&self, channels: &[Uuid], purpose: &str) -> Result<Disabled, Problem> {
+    async fn disable(&self, channels: &[Uuid], before: Vec<EnabledRule>) -> Result<Disabled, Problem> {
         let Self { database, commands, user, context } = *self;
-        let rules = self.enabled_rules(channels).await?;
+        let mut rules = before;
+        let late = self.enabled_rules(channels).await?;
+        rules.extend(
+            late.into_iter()
+                .filter(|(rule, _)| rules.iter().all(|(known, _)| known != rule))
+                .collect::<Vec<_>>(),
+        );
         let disabled = stream::iter(rules.clone()).map(|(rule, _)| async move {
-            let metadata = context.metadata(user.actor(), &format!("{purpose} {rule}"));
+            let metadata = context.metadata(user.actor(), &format!("disable rule {rule}"));
             let changes = RuleChanges { enabled: Some(false), ..RuleChanges::default() };
             if_still_there(
                 commands
@@ -116,7 +114,7 @@ impl Watching<'_> {
         for id in unapplied {
             let rule = match state::<Rule>(pool, id).await {
                 Ok(rule) => rule,
-                Err(ExecuteError::Unreadable(error)) => {
+                Err(ExecuteError::Unreadable(error) | ExecuteError::Newer(error)) => {
                     tracing::error!(%error, rule.id = %id, "it is unknown whether a rule watches an event that is deleted");
                     continue;
                 }

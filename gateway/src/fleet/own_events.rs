@@ -56,13 +56,14 @@ pub(super) async fn remove(
     let events = unshared_events(&database.primary, instance, &created).await?;
     let ids: Vec<_> = events.iter().map(|(id, _)| *id).collect();
     let watching = Watching { database, commands, user, context };
-    let mut disabled = watching.disable_rules_on(&ids).await?;
+    let rules = watching.enabled_rules(&ids).await?;
     let deleted = stream::iter(ids.clone()).map(|event| async move {
         let metadata = context.metadata(user.actor(), &format!("delete channel {event}"));
         if_still_there(commands.write::<Channel>(event, None, &metadata, &deletion(values)).await)
     });
     let deleted: Vec<_> = deleted.buffer_unordered(CONCURRENT).try_collect().await?;
-    watching.disable_late_rules(&ids, &mut disabled).await;
+    // The rules on an event that cannot be deleted stay enabled.
+    let disabled = watching.disable_rules_on(&ids, rules).await;
     let unseen = deleted.into_iter().flatten().find_map(|written| written.unseen);
     let written = disabled.beside(Written { unseen, ..Written::default() });
     Ok(Removed { events: named(events), rules: named(disabled.rules), written })

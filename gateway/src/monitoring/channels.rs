@@ -3,10 +3,9 @@ use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
-    kernel::{ChannelId, Decider},
+    kernel::ChannelId,
     monitoring::{Channel, ChannelChanges, ChannelCommand, ChannelSpec, ChannelType, Labels, NewChannel},
 };
-use signalbox_event_store::stream_version;
 use signalbox_projections::monitoring::{
     ChannelRow,
     queries::{self, ChannelFilter},
@@ -27,7 +26,7 @@ use crate::{
     problem::{Problem, ProblemOut},
     resource::{Found, Shown, changed, find, find_at, find_written, shown},
     services::{commands::Commands, replica::Database},
-    watching::{Disabled, Watching},
+    watching::Watching,
 };
 
 /// A channel, which clients call an event.
@@ -246,13 +245,10 @@ pub(crate) async fn delete(
         user: &change.user,
         context: &change.context,
     };
-    let mut disabled = Disabled::default();
-    // The log is asked, not the read model, which may not show a version yet that makes this deletion fail: rules stay enabled then.
-    if is_at_version(&change.database, row.id.0, change.version).await? {
-        disabled = watching.disable_rules_on(&[row.id.0]).await?;
-    }
+    let rules = watching.enabled_rules(&[row.id.0]).await?;
+    // The rules stay enabled if it fails.
     let written = change.write::<Channel>(row.id, "delete channel", &deletion(values)).await?;
-    watching.disable_late_rules(&[row.id.0], &mut disabled).await;
+    let disabled = watching.disable_rules_on(&[row.id.0], rules).await;
     Ok(answer::success(disabled.beside(written), "Event successfully deleted."))
 }
 
@@ -266,12 +262,6 @@ async fn find_ever(database: &Database, id: &str) -> Result<ChannelRow, Problem>
     let id = key(ChannelRow::KIND, id)?;
     let row = database.read(|pool| queries::channel_ever(pool, id)).await?;
     row.ok_or_else(|| Problem::not_found(ChannelRow::KIND))
-}
-
-/// Whether the event `id` is at `version`, if one is given.
-async fn is_at_version(database: &Database, id: Uuid, version: Option<i64>) -> Result<bool, Problem> {
-    let Some(version) = version else { return Ok(true) };
-    Ok(stream_version(&database.primary, Channel::TYPE, id).await? == version)
 }
 
 impl Found for ChannelRow {

@@ -8,7 +8,11 @@ use signalbox_workers::{Alarms, Worker};
 use sqlx::Executor;
 use uuid::Uuid;
 
-use super::{alarms::rule, datapoints::event, rules::send};
+use super::{
+    alarms::rule,
+    datapoints::event,
+    rules::{self, send},
+};
 use crate::harness::{World, eventually, seconds, signalbox};
 
 async fn execute(world: &World, statement: &str) {
@@ -282,5 +286,28 @@ async fn changes_of_an_alarm_that_a_newer_release_knows_wait_for_it() {
     let kept = format!("SELECT count(*) FROM ops.alarm_outbox WHERE note->>'alarm_id' = '{id}'");
     assert_eq!(count(&world, &kept).await, 1);
     execute(&world, "DELETE FROM ops.alarm_outbox").await;
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn a_deletion_that_is_not_carried_out_leaves_the_rules() {
+    let world = World::start().await;
+    let boiler = event(&world, "boiler").await;
+    let hot = rule(&world, &boiler, json!({})).await;
+    let made =
+        world.admin.post("/api/v1/plugins", json!({"plugin_id": "system", "instance_name": "One"})).await;
+    let own = made.expect(201)["channel_mappings"][0]["event_public_id"].as_str().unwrap().to_owned();
+    let busy = rule(&world, &own, json!({"name": "busy"})).await;
+    for event in [&boiler, &own] {
+        append(&world, "channel", event, "channel_paused", r#"{"type": "channel_paused"}"#).await;
+    }
+    let plugin = format!("/api/v1/plugins/{}", made.expect(201)["public_id"].as_str().unwrap());
+    for path in [format!("/api/v1/events/{boiler}?values=true"), format!("{plugin}?values=true")] {
+        world.admin.delete(&path).await.error(503);
+    }
+    world.read_models.show_all().await;
+    for rule in [hot, busy] {
+        assert_eq!(world.admin.get(&rules::path(&rule)).await.expect(200)["enabled"], true);
+    }
     world.finish_with_mail().await;
 }
