@@ -53,7 +53,7 @@ pub(super) async fn remove(
     values: bool,
 ) -> Result<Removed, Problem> {
     let created = created_by(database, instance).await?;
-    let events = unshared_events(&database.primary, instance, &created).await?;
+    let events = unshared_events(&database.primary, instance, &created, values).await?;
     let ids: Vec<_> = events.iter().map(|(id, _)| *id).collect();
     let watching = Watching { database, commands, user, context };
     let rules = watching.enabled_rules(&ids).await?;

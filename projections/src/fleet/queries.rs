@@ -125,7 +125,8 @@ pub async fn mapping(pool: &PgPool, id: Uuid) -> Result<Option<MappingRow>, sqlx
     sqlx::query_as(&format!("{MAPPINGS} WHERE m.id = $1")).bind(id).fetch_optional(pool).await
 }
 
-/// Those of `events` that exist and that no instance but `instance` maps, with their names, oldest first.
+/// Those of `events` that exist and that no instance but `instance` maps, with their names, oldest first. Asked for `values`, also
+/// deleted ones whose values stay.
 ///
 /// # Errors
 /// The database's error.
@@ -134,15 +135,17 @@ pub async fn unshared_events(
     pool: &PgPool,
     instance: Uuid,
     events: &[Uuid],
+    values: bool,
 ) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
     sqlx::query_as(
         "SELECT c.id, c.name FROM read.channels c
-          WHERE c.id = ANY($2) AND c.deleted_at IS NULL AND NOT EXISTS (
+          WHERE c.id = ANY($2) AND (c.deleted_at IS NULL OR $3 AND NOT c.values_deleted) AND NOT EXISTS (
                 SELECT FROM read.channel_mappings m WHERE m.event_id = c.id AND m.instance_id <> $1)
           ORDER BY c.created_at, c.number",
     )
     .bind(instance)
     .bind(events)
+    .bind(values)
     .fetch_all(pool)
     .await
 }
