@@ -118,10 +118,16 @@ fn malformed(operation: &Operation<'_>) -> Vec<Cause> {
             "invalid_series",
             "Some series were refused, and the others written; the detail names the first of them and says why.",
         )),
-        "prometheus_read" => causes.push((
-            "too_many_samples",
-            "The answer would be too large: ask for a shorter time, for fewer series, or for streamed chunks.",
-        )),
+        "prometheus_read" => causes.extend([
+            (
+                "too_many_samples",
+                "The answer would be too large: ask for a shorter time, for fewer series, or for streamed chunks.",
+            ),
+            (
+                "too_many_series",
+                "The queries select too many series together: ask for fewer, or send fewer queries at once.",
+            ),
+        ]),
         "sso_exchange" => {
             causes.push(("invalid_code", "The code is unknown, used, older than 60 s or another browser's."));
         }

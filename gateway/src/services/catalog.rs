@@ -101,8 +101,8 @@ impl Catalog {
     }
 
     /// All channels that take values.
-    pub(crate) fn live_channels(&self) -> impl Iterator<Item = &KnownChannel> {
-        self.by_number.values().map(Arc::as_ref).filter(|channel| !channel.is_deleted)
+    pub(crate) fn live_channels(&self) -> impl Iterator<Item = &Arc<KnownChannel>> {
+        self.by_number.values().filter(|channel| !channel.is_deleted)
     }
 
     /// The channel that `number` stands for.

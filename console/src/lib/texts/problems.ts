@@ -75,6 +75,7 @@ export const problemTexts: Record<string, string> = {
   too_many_files: 'Das sind mehr Dateien als erlaubt: {detail}',
   too_many_samples: 'Die Antwort wäre zu groß: Wählen Sie einen kürzeren Zeitraum oder weniger Kanäle.',
   transfer_finished: 'Die Übertragung ist bereits beendet.',
+  too_many_series: 'Die Abfragen wählen zusammen zu viele Reihen: Wählen Sie weniger Kanäle.',
   transfer_under_way: 'Die Übertragung läuft noch: Brechen Sie sie zuerst ab.',
   unauthenticated: 'Die Anmeldung wurde nicht angenommen: Prüfen Sie Name und Passwort, oder melden Sie sich neu an.',
   unavailable: 'Das geht gerade nicht: {detail}',

@@ -15,7 +15,6 @@ use futures::stream;
 use prost::Message;
 use signalbox_database::on_behalf;
 use signalbox_datapoint_log::ChunkPoint;
-use signalbox_domain::monitoring::Labels;
 use signalbox_projections::monitoring::series::{all_points, count_points, count_points_by_hour, counting};
 use tokio::task::spawn_blocking;
 
@@ -25,7 +24,7 @@ use super::{
         ChunkedReadResponse, ChunkedSeries, Label, Query, QueryResult, ReadRequest, ReadResponse,
         ResponseType, Sample, TimeSeries,
     },
-    select::{Matcher, selected},
+    select::{MAX_SERIES, Matcher, Series, selected},
     xor::chunks,
 };
 use crate::{
@@ -33,7 +32,7 @@ use crate::{
     extract::read_body,
     monitoring::export::ExportServices,
     problem::{Problem, ProblemKind, ProblemOut},
-    services::{catalog::Catalogs, replica::Database},
+    services::replica::Database,
     shares::{Full, Share},
 };
 
@@ -76,19 +75,16 @@ pub(in crate::monitoring) async fn read(
         return Err(Problem::malformed(format!("the request has more than {MAX_QUERIES} queries")));
     }
     let kind = response_type(&request.accepted)?;
-    let (mut pieces, queries) = (Vec::new(), request.queries.len());
-    for (query, asked) in request.queries.into_iter().enumerate() {
-        pieces.extend(plan(&services.database, &services.catalogs, query, asked).await?);
-    }
+    // Finding the series takes as much as reading their samples.
+    let place = services.exports.take(&user.id.to_string()).await.map_err(|full| match full {
+        Full::Own => Problem::too_many(1),
+        Full::All => Problem::unavailable("Too many exports are running: try again in a moment."),
+    })?;
+    let (place, queries) = (Arc::new(place), request.queries.len());
+    let pieces = on_behalf(place.clone(), plan_all(&services, &place, request.queries)).await?;
     match kind {
-        ResponseType::Samples => as_samples(&services.database, pieces, queries).await,
-        ResponseType::StreamedXorChunks => {
-            let place = services.exports.take(&user.id.to_string()).await.map_err(|full| match full {
-                Full::Own => Problem::too_many(1),
-                Full::All => Problem::unavailable("Too many exports are running: try again in a moment."),
-            })?;
-            Ok(as_chunks(services, pieces, place))
-        }
+        ResponseType::Samples => on_behalf(place, as_samples(&services.database, pieces, queries)).await,
+        ResponseType::StreamedXorChunks => Ok(as_chunks(services, pieces, place)),
     }
 }
 
@@ -108,7 +104,7 @@ fn response_type(accepted: &[i32]) -> Result<ResponseType, Problem> {
 struct Selected {
     /// Place of the query in the request.
     query: usize,
-    series: Vec<(Labels, Vec<i32>)>,
+    series: Vec<Series>,
 }
 
 /// A part of the answer that is read at once.
@@ -122,28 +118,47 @@ struct Piece {
     points: i64,
 }
 
-/// The pieces of the answer to `asked`, in their order.
+/// The pieces of the answer to `queries`, in their order.
+async fn plan_all(
+    services: &ExportServices,
+    place: &Arc<Share>,
+    queries: Vec<Query>,
+) -> Result<Vec<Piece>, Problem> {
+    let (mut pieces, mut room) = (Vec::new(), MAX_SERIES);
+    for (query, Query { start, end, matchers }) in queries.into_iter().enumerate() {
+        let (catalog, held) = (services.catalogs.fresh().await?, place.clone());
+        // Many expressions over many labels take long, and go on when the client has gone away.
+        let select = move || {
+            let _held = held;
+            selected(catalog.live_channels(), &Matcher::all(matchers)?, room)
+        };
+        let series = spawn_blocking(select).await.map_err(|error| Problem::internal(&error))??;
+        room -= series.len();
+        pieces.extend(plan(&services.database, Selected { query, series }, (start, end)).await?);
+    }
+    Ok(pieces)
+}
+
+/// The pieces of the answer to a query from `start` to `end`, in their order.
 async fn plan(
     database: &Database,
-    catalogs: &Catalogs,
-    query: usize,
-    asked: Query,
+    selected: Selected,
+    (start, end): (i64, i64),
 ) -> Result<Vec<Piece>, Problem> {
-    let matchers = Matcher::all(asked.matchers)?;
-    let catalog = catalogs.fresh().await?;
-    let of = Arc::new(Selected { query, series: selected(&catalog, &matchers) });
-    let (start, end) = (asked.start.max(TIMES.0), asked.end.min(TIMES.1));
+    let (start, end) = (start.max(TIMES.0), end.min(TIMES.1));
     if start > end {
         return Ok(Vec::new());
     }
+    let of = Arc::new(selected);
     let span = (start * 1000, (end + 1) * 1000);
-    let channels: Vec<i32> = of.series.iter().flat_map(|(_, channels)| channels).copied().collect();
+    let channels: Vec<i32> = of.series.iter().flat_map(Series::numbers).collect();
     let counts = database.read(|pool| count_points(pool, &channels, span)).await?;
     let mut pieces: Vec<Piece> = Vec::new();
-    for (place, (_, channels)) in of.series.iter().enumerate() {
-        let points = channels.iter().filter_map(|channel| counts.get(channel)).sum();
+    for (place, series) in of.series.iter().enumerate() {
+        let points = series.numbers().filter_map(|channel| counts.get(&channel)).sum();
         if points > AT_ONCE {
-            for (span, points) in spans(database, channels, span).await? {
+            let channels: Vec<i32> = series.numbers().collect();
+            for (span, points) in spans(database, &channels, span).await? {
                 pieces.push(Piece { of: of.clone(), series: place..place + 1, span, points });
             }
             continue;
@@ -183,18 +198,18 @@ impl Piece {
     /// Its series and their samples; those without any are left out.
     async fn read(&self, database: &Database) -> Result<Vec<(Vec<Label>, Vec<Sample>)>, Problem> {
         let series = &self.of.series[self.series.clone()];
-        let channels: Vec<i32> = series.iter().flat_map(|(_, channels)| channels).copied().collect();
+        let channels: Vec<i32> = series.iter().flat_map(Series::numbers).collect();
         let mut points = database.read(|pool| all_points(pool, &channels, self.span)).await?;
         let mut found = Vec::new();
-        for (labels, channels) in series {
-            let own = channels.iter().filter_map(|channel| points.remove(channel)).flatten();
+        for series in series {
+            let own = series.numbers().filter_map(|channel| points.remove(&channel)).flatten();
             let samples = samples(own.collect());
             if !samples.is_empty() {
-                let label = |(name, value): (&String, &String)| Label {
-                    name: name.clone().into_bytes(),
-                    value: value.clone().into_bytes(),
+                let label = |(name, value): (String, String)| Label {
+                    name: name.into_bytes(),
+                    value: value.into_bytes(),
                 };
-                found.push((labels.iter().map(label).collect(), samples));
+                found.push((series.labels().into_iter().map(label).collect(), samples));
             }
         }
         Ok(found)
@@ -240,8 +255,8 @@ async fn as_samples(database: &Database, pieces: Vec<Piece>, queries: usize) -> 
 }
 
 /// A stream that reads a piece whenever the client has taken the one before.
-fn as_chunks(services: ExportServices, pieces: Vec<Piece>, place: Share) -> Response {
-    let begin = (services, pieces.into_iter(), Arc::new(place));
+fn as_chunks(services: ExportServices, pieces: Vec<Piece>, place: Arc<Share>) -> Response {
+    let begin = (services, pieces.into_iter(), place);
     let body = stream::try_unfold(begin, |(services, mut pieces, place)| async move {
         let Some(piece) = pieces.next() else { return Ok::<_, io::Error>(None) };
         let read = counting(on_behalf(place.clone(), frames(&services.database, &piece)));

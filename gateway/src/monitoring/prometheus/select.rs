@@ -1,6 +1,6 @@
 //! The channels that a query selects, as series.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use regex::{Regex, RegexBuilder};
 use signalbox_domain::monitoring::Labels;
@@ -10,14 +10,16 @@ use super::{
     messages::{LabelMatcher, MatchType},
 };
 use crate::{
-    problem::Problem,
-    services::catalog::{Catalog, KnownChannel},
+    problem::{Problem, ProblemKind},
+    services::catalog::KnownChannel,
 };
 
 /// The name of series of channels that Prometheus has not written.
 const VALUE: &str = "signalbox_value";
 /// Matchers of a query at most.
 const MAX_MATCHERS: usize = 64;
+/// Series of all queries of a request at most: the channels of each are named until the client has read the answer.
+pub(super) const MAX_SERIES: usize = 250_000;
 /// Bytes of a compiled regular expression at most.
 const MAX_REGEX_BYTES: usize = 1 << 20;
 
@@ -75,17 +77,42 @@ fn anchored(name: &str, pattern: &str) -> Result<Regex, Problem> {
     })
 }
 
-/// The series that fit all of `matchers`, in their order, with the integers of their channels: mostly one, but labels need not be
-/// unique.
-pub(super) fn selected(catalog: &Catalog, matchers: &[Matcher]) -> Vec<(Labels, Vec<i32>)> {
-    let mut found: BTreeMap<Labels, Vec<i32>> = BTreeMap::new();
-    for channel in catalog.live_channels() {
+/// The channels of a series: mostly one, but labels need not be unique.
+#[derive(Debug)]
+pub(super) struct Series(Vec<Arc<KnownChannel>>);
+
+impl Series {
+    /// Made whenever they are needed: those of all series of many queries would fill the memory.
+    pub(super) fn labels(&self) -> Labels {
+        self.0.first().map_or_else(Labels::new, |channel| series_labels(channel))
+    }
+
+    /// The integers of its channels.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = i32> {
+        self.0.iter().map(|channel| channel.number)
+    }
+}
+
+/// The series of `channels` that fit all of `matchers`, in the order of their labels; at most `room` of them.
+pub(super) fn selected<'a>(
+    channels: impl Iterator<Item = &'a Arc<KnownChannel>>,
+    matchers: &[Matcher],
+    room: usize,
+) -> Result<Vec<Series>, Problem> {
+    let mut found: BTreeMap<Labels, Vec<Arc<KnownChannel>>> = BTreeMap::new();
+    for channel in channels {
         let labels = series_labels(channel);
         if matchers.iter().all(|matcher| matcher.fits(&labels)) {
-            found.entry(labels).or_default().push(channel.number);
+            found.entry(labels).or_insert_with(|| Vec::with_capacity(1)).push(channel.clone());
+        }
+        if found.len() > room {
+            let detail = format!(
+                "the queries select more than {MAX_SERIES} series together: ask for fewer series, or send fewer queries at once"
+            );
+            return Err(Problem::new(ProblemKind::Malformed, "too_many_series", detail));
         }
     }
-    found.into_iter().collect()
+    Ok(found.into_values().map(Series).collect())
 }
 
 /// The labels that `channel` was written with by Prometheus, or those that stand for it there.
@@ -113,8 +140,6 @@ fn without_empty(mut labels: Labels) -> Labels {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use uuid::Uuid;
 
     use super::*;
@@ -153,6 +178,21 @@ mod tests {
         ] {
             assert_eq!(series_labels(&channel), labels(expected));
         }
+    }
+
+    #[test]
+    fn no_more_series_are_selected_than_there_is_room_for() {
+        let channels: Vec<_> =
+            ["1", "2", "2"].iter().map(|line| Arc::new(channel(None, &[("line", line)]))).collect();
+        let found = selected(channels.iter(), &[], 2).unwrap();
+        let lines: Vec<_> =
+            found.iter().map(|series| (series.labels()["line"].clone(), series.numbers().count())).collect();
+        assert_eq!(lines, [("1".to_owned(), 1), ("2".to_owned(), 2)]);
+        let refused = selected(channels.iter(), &[], 1).unwrap_err();
+        assert!(refused.detail().contains("more than"), "{refused:?}");
+        let line = LabelMatcher { kind: MatchType::Equal as i32, name: "line".into(), value: "2".into() };
+        let matchers = Matcher::all(vec![line]).unwrap();
+        assert_eq!(selected(channels.iter(), &matchers, 1).unwrap().len(), 1);
     }
 
     #[test]

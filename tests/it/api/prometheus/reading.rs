@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{Label, TimeSeries, VERSION_1, send, series, write};
 use crate::{
     api::v1::datapoints::{DATAPOINTS, event},
-    harness::{Answer, Client, World},
+    harness::{Answer, Client, World, eventually, seconds},
 };
 
 const READ: &str = "/api/v1/prometheus/read";
@@ -331,5 +331,30 @@ async fn what_cannot_be_asked_is_refused() {
     }
     let request = viewer.request(reqwest::Method::POST, READ).header("content-type", VERSION_1);
     viewer.send(request.body("x")).await.error(400);
+    world.finish().await;
+}
+
+/// Finding the series counts, for either kind of answer.
+#[tokio::test]
+async fn a_third_read_of_a_user_waits_for_one_of_two() {
+    let world = World::start().await;
+    let viewer = &world.user("viewer", "viewer").await.at(&world.at_one_gateway());
+    event(&world, "boiler").await;
+    let mut held = signalbox_database::begin(&world.servers.pool, "BEGIN").await.unwrap();
+    sqlx::query("LOCK TABLE series.chunks IN ACCESS EXCLUSIVE MODE").execute(&mut *held).await.unwrap();
+    let all = || vec![query(&[], 0, i64::MAX)];
+    let two = async { tokio::join!(ask(viewer, &[SAMPLES], all()), ask(viewer, &[CHUNKS], all())) };
+    let third = async {
+        let counting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+            AND wait_event_type = 'Lock' AND query LIKE '%sum(count)%'";
+        eventually(seconds(10), async || {
+            sqlx::query_scalar::<_, i64>(counting).fetch_one(&world.servers.pool).await.unwrap() == 2
+        })
+        .await;
+        ask(viewer, &[SAMPLES], all()).await.error(429);
+        held.rollback().await.unwrap();
+    };
+    let ((samples, chunks), ()) = tokio::join!(two, third);
+    assert_eq!((samples.status, chunks.status), (200, 200));
     world.finish().await;
 }
