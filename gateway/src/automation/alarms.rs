@@ -36,8 +36,9 @@ use crate::{
     monitoring::LabelFilter,
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
-    resource::{Found, find_at, find_written},
+    resource::{Found, after_write, find_at, find_written},
     services::replica::Database,
+    state::Written,
 };
 
 /// Messages that are shown of an alarm.
@@ -214,10 +215,7 @@ pub(crate) async fn acknowledge(
     let now = server_clock.now();
     by.silenced = rule.is_some_and(|rule| rule.is_silenced(now));
     let written = change.write::<Alarm>(row.id, "acknowledge alarm", &AlarmCommand::Acknowledge(by)).await?;
-    let row = find_written::<AlarmRow>(&change.database, &change.id, written).await?;
-    let version = row.version;
-    let shown = shown(&change.database, row, written.unseen, change.user.role).await?;
-    Ok(answer::changed(written, version, &shown))
+    changed(&change, written).await
 }
 
 /// Take back the acknowledgement of an alarm.
@@ -227,10 +225,18 @@ pub(crate) async fn acknowledge(
 pub(crate) async fn unacknowledge(change: Change<Writer>) -> Result<Response, Problem> {
     let row = change.find::<AlarmRow>().await?;
     let written = change.write::<Alarm>(row.id, "unacknowledge alarm", &AlarmCommand::Unacknowledge).await?;
-    let row = find_written::<AlarmRow>(&change.database, &change.id, written).await?;
-    let version = row.version;
-    let shown = shown(&change.database, row, written.unseen, change.user.role).await?;
-    Ok(answer::changed(written, version, &shown))
+    changed(&change, written).await
+}
+
+/// The answer to the write `written` of an alarm.
+async fn changed(change: &Change<Writer>, written: Written) -> Result<Response, Problem> {
+    let (version, out) = after_write(|| async {
+        let row = find_at::<AlarmRow>(&change.database, &change.id, written.unseen).await?;
+        let version = row.version;
+        Ok((version, shown(&change.database, row, written.unseen, change.user.role).await?))
+    })
+    .await?;
+    Ok(answer::changed(written, version, &out))
 }
 
 /// Hold back the webhooks of a rule's alarms, which keep their states. When the silence ends, alarms that still fire are

@@ -27,7 +27,7 @@ use crate::{
     extract::{EnvelopeParams, JsonBody, Params, Sort, Text, Texts, key},
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
-    resource::find,
+    resource::{after_write, find},
     services::{commands::Commands, replica::Database},
     state::Written,
 };
@@ -215,10 +215,13 @@ pub(super) async fn delivered_again(
 ) -> Result<Response, Problem> {
     let command = DeliveryBatchCommand::Redeliver { at: database.time().await?, ids: vec![row.id] };
     let written = commands.write::<DeliveryBatch>(row.consignment_id, None, &metadata, &command).await?;
-    let row = match written.unseen {
-        None => find_in(database, row.webhook_id, row.id.0).await?,
-        at => find_at(database, row, at).await?,
+    let shown = || async {
+        match written.unseen {
+            None => find_in(database, row.webhook_id, row.id.0).await,
+            at => find_at(database, row.clone(), at).await,
+        }
     };
+    let row = after_write(shown).await?;
     Ok(answer::written(written, StatusCode::OK, None, &DeliveryOut::from(&row)))
 }
 

@@ -267,7 +267,7 @@ pub(crate) async fn rollback(
     }
     let deadline = Instant::now() + ROLLBACK_TIMEOUT;
     let row = loop {
-        let row = find(&database, &id).await?;
+        let row = after_write(|| find(&database, &id)).await?;
         if row.work.is_none() || Instant::now() > deadline {
             break row;
         }
@@ -282,7 +282,7 @@ pub(crate) async fn rollback(
         }
         _ => StatusCode::OK,
     };
-    let (_, out) = shown(&database, row.id, None).await?;
+    let (_, out) = after_write(|| shown(&database, row.id, None)).await?;
     Ok(answer::written(written, status, None, &out))
 }
 

@@ -331,7 +331,10 @@ pub(crate) async fn report(
         .map_err(|missing| judged::<PluginInstance>(missing, [examples::instance(), command.clone()]))?;
     let metadata = context.metadata(user.actor(), "report plugin instance");
     let written = commands.write::<PluginInstance>(instance.row.id, None, &metadata, &command).await?;
-    queries::note_report(&database.primary, instance.row.id, database.time().await?).await?;
+    let noted = || async {
+        Ok(queries::note_report(&database.primary, instance.row.id, database.time().await?).await?)
+    };
+    after_write(noted).await?;
     if let (None, Credential::ApiToken(token)) = (user.controller, user.credential) {
         api_tokens.remember_controller(token, true);
         note_controller(&commands, &user, &context, token).await;
