@@ -69,9 +69,37 @@ pub(crate) async fn find_written<R: Found>(
     after_write(|| find_at(database, id, written.unseen)).await
 }
 
+/// An answer that says that a change was made which it cannot show, and what to do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NotShown {
+    pub(crate) code: &'static str,
+    pub(crate) detail: &'static str,
+}
+
+impl NotShown {
+    pub(crate) const RESOURCE: Self = Self {
+        code: "change_not_shown",
+        detail: "The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change.",
+    };
+    /// For answers that show a secret that no other one does.
+    pub(crate) const SECRET: Self = Self {
+        code: "secret_not_shown",
+        detail: "The secret was made, but cannot be shown now, and it is in this answer alone: repeat the request with the same \
+                 Idempotency-Key. If it had none, delete or replace the secret, and make another one.",
+    };
+}
+
 /// The result of `read`, which shows what a write has changed. The write is recorded: should `read` fail, it is tried once more, and
 /// then the answer says that the change was made. A client that took it for a failure would make it twice.
 pub(crate) async fn after_write<T, F: Future<Output = Result<T, Problem>>>(
+    read: impl Fn() -> F,
+) -> Result<T, Problem> {
+    after_write_or(NotShown::RESOURCE, read).await
+}
+
+/// The same, which answers `not_shown` if it fails.
+pub(crate) async fn after_write_or<T, F: Future<Output = Result<T, Problem>>>(
+    not_shown: NotShown,
     read: impl Fn() -> F,
 ) -> Result<T, Problem> {
     let is_failure = |problem: &Problem| problem.kind() != ProblemKind::NotFound;
@@ -91,8 +119,7 @@ pub(crate) async fn after_write<T, F: Future<Output = Result<T, Problem>>>(
             tracing::error!("a change that was made is not shown, because it could not be read in time")
         }
     }
-    let detail = "The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change.";
-    Err(Problem::new(ProblemKind::Internal, "change_not_shown", detail))
+    Err(Problem::new(ProblemKind::Internal, not_shown.code, not_shown.detail))
 }
 
 /// The answer that shows `row`.

@@ -7,7 +7,14 @@ use signalbox_sealing::Sealer;
 use signalbox_standard_webhooks::{PrivateKey, is_standard_secret, secret_of};
 use uuid::Uuid;
 
-use crate::{context::RequestContext, idempotency::Repetitions, problem::Problem};
+use crate::{
+    context::RequestContext,
+    idempotency::Repetitions,
+    problem::Problem,
+    resource::{NotShown, after_write_or, find_at},
+    services::replica::Database,
+    state::Written,
+};
 
 /// Longest secret, in characters.
 pub(crate) const MAX_SECRET: usize = 255;
@@ -70,18 +77,31 @@ impl NewSecret {
         has_other_form.then(|| OTHER_FORM.to_owned()).into_iter().collect()
     }
 
-    /// Its text, if it was made for this request and is the one of `row`.
-    pub(super) async fn shown(
-        secret: Option<Self>,
+    /// The subscription that clients call `id` after the write `written` by a request that set `secret`, and its text, if it was made
+    /// for this request and is still the subscription's.
+    pub(super) async fn written(
+        database: &Database,
         sealer: &Sealer,
-        row: &WebhookRow,
-    ) -> Result<Option<String>, Problem> {
-        let (Some(Self { text, is_made: true, .. }), Some(sealed)) = (secret, &row.sealed_secret) else {
-            return Ok(None);
-        };
-        let present = sealer.unseal(row.id.0, sealed).await.map_err(|error| Problem::internal(&error))?;
+        id: &str,
+        written: Written,
+        secret: Option<Self>,
+    ) -> Result<(WebhookRow, Option<String>), Problem> {
+        let made = secret.filter(|secret| secret.is_made);
+        let not_shown = if made.is_some() { NotShown::SECRET } else { NotShown::RESOURCE };
+        let (row, present) = after_write_or(not_shown, || async {
+            let row = find_at::<WebhookRow>(database, id, written.unseen).await?;
+            let present = match row.sealed_secret.as_ref().filter(|_| made.is_some()) {
+                None => None,
+                Some(sealed) => {
+                    Some(sealer.unseal(row.id.0, sealed).await.map_err(|error| Problem::internal(&error))?)
+                }
+            };
+            Ok((row, present))
+        })
+        .await?;
+        let (Some(Self { text, .. }), Some(present)) = (made, present) else { return Ok((row, None)) };
         if present.expose() == text {
-            return Ok(Some(text));
+            return Ok((row, Some(text)));
         }
         let message = "This request was carried out before, and the secret has been replaced since.";
         Err(Problem::conflict("secret_replaced", message))

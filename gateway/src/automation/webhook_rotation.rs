@@ -18,7 +18,7 @@ use crate::{
     extract::{OptionalBody, Text},
     idempotency::Repetitions,
     problem::{Problem, ProblemOut},
-    resource::{find, find_written},
+    resource::find,
     services::{commands::Commands, replica::Database},
 };
 
@@ -64,6 +64,5 @@ pub(crate) async fn rotate(
     let command = WebhookCommand::RotateSecret { sealed_secret, key, keep_until, at: Some(now) };
     let metadata = context.metadata(user.actor(), "rotate webhook secret");
     let written = commands.write::<Webhook>(webhook, None, &metadata, &command).await?;
-    let row = find_written::<WebhookRow>(&database, &id, written).await?;
-    changed(&sealer, written, row, secret).await
+    changed(&database, &sealer, &id, written, secret).await
 }

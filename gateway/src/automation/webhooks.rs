@@ -37,7 +37,7 @@ use crate::{
     idempotency::Repetitions,
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
-    resource::{Found, Shown, find, find_at, find_written, shown},
+    resource::{Found, Shown, find, find_at, shown},
     services::{commands::Commands, replica::Database},
     state::Written,
     target,
@@ -313,13 +313,15 @@ pub(crate) async fn create(
     find_filtered(&database, &filters, &WebhookFilters::default()).await?;
     let metadata = context.metadata(user.actor(), "create webhook");
     let written = commands.write::<Webhook>(context.resource, None, &metadata, &command).await?;
-    let row = find_written::<WebhookRow>(&database, &context.resource.to_string(), written).await?;
+    let warnings = NewSecret::warnings(secret.as_ref());
+    let (row, secret) =
+        NewSecret::written(&database, &sealer, &context.resource.to_string(), written, secret).await?;
     let (version, location) = (row.version, format!("/api/v1/webhooks/{}", row.id));
     let out = WebhookCreatedOut {
         status: "success",
         message: "Webhook successfully created.",
-        warnings: NewSecret::warnings(secret.as_ref()),
-        secret: NewSecret::shown(secret, &sealer, &row).await?,
+        warnings,
+        secret,
         webhook: row.into(),
     };
     let response = answer::created(written, &location, version, &out);
@@ -378,8 +380,7 @@ pub(crate) async fn update(
     // The aggregate completes omitted fields, so concurrent changes lose nothing.
     let command = WebhookCommand::Change(changes);
     let written = services.commands.write::<Webhook>(row.id.0, version, &metadata, &command).await?;
-    let row = find_written::<WebhookRow>(&services.database, &id, written).await?;
-    changed(&services.sealer, written, row, secret).await
+    changed(&services.database, &services.sealer, &id, written, secret).await
 }
 
 /// Delete a webhook subscription with its deliveries; what waits for it is not delivered any more.
@@ -458,16 +459,17 @@ pub(crate) struct WebhookChangedOut {
     warnings: Vec<String>,
 }
 
-/// The answer to a change of `row` by a request that set `secret`.
+/// The answer to a change of the subscription that clients call `id` by a request that set `secret`.
 pub(super) async fn changed(
+    database: &Database,
     sealer: &Sealer,
+    id: &str,
     written: Written,
-    row: WebhookRow,
     secret: Option<NewSecret>,
 ) -> Result<Response, Problem> {
-    let version = row.version;
     let warnings = NewSecret::warnings(secret.as_ref());
-    let secret = NewSecret::shown(secret, sealer, &row).await?;
+    let (row, secret) = NewSecret::written(database, sealer, id, written, secret).await?;
+    let version = row.version;
     let is_secret = secret.is_some();
     let out = WebhookChangedOut { webhook: row.into(), secret, warnings };
     let response = answer::changed(written, version, &out);

@@ -20,7 +20,7 @@ use crate::{
     idempotency::Repetitions,
     past::there,
     problem::{ErrorOut, Problem},
-    resource::after_write,
+    resource::{NotShown, after_write_or},
     services::{agent_keys::AgentKeys, commands::Commands, replica::Database},
 };
 
@@ -117,7 +117,7 @@ pub(crate) async fn create(
             Some(at) => there("Token", past(&database.primary, context.resource, at).await?),
         }
     };
-    let row = after_write(shown).await?;
+    let row = after_write_or(NotShown::SECRET, shown).await?;
     if hash_secret(&value).as_str() != row.secret_sha256 {
         return Err(shown_before());
     }
