@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::walk::Operation;
+use crate::resource::NotShown;
 
 /// A cause of an error: its stable code, and what happened and what to do.
 type Cause = (&'static str, &'static str);
@@ -86,13 +87,18 @@ fn causes(operation: &Operation<'_>, status: &str) -> Vec<Cause> {
             ("internal", "The service failed; its log has the reason under the request's id."),
             ("installation_failed", "The package could not be installed; the message says why."),
         ],
-        "500" if shows_change(id) => vec![
-            ("internal", "The service failed; its log has the reason under the request's id."),
-            (
-                "change_not_shown",
-                "The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change.",
-            ),
-        ],
+        "500" if shows_change(operation) => {
+            let internal = ("internal", "The service failed; its log has the reason under the request's id.");
+            let not_shown = |NotShown { code, detail }| (code, detail);
+            let (resource, secret) = (not_shown(NotShown::RESOURCE), not_shown(NotShown::SECRET));
+            match id {
+                "create_api_token" | "create_token" => vec![internal, secret],
+                "create_webhook" | "update_webhook" | "rotate_webhook_secret" => {
+                    vec![internal, resource, secret]
+                }
+                _ => vec![internal, resource],
+            }
+        }
         "500" => vec![("internal", "The service failed; its log has the reason under the request's id.")],
         "503" => vec![(
             "unavailable",
@@ -105,10 +111,41 @@ fn causes(operation: &Operation<'_>, status: &str) -> Vec<Cause> {
     }
 }
 
-/// Whether the operation changes a resource and answers with it.
-fn shows_change(id: &str) -> bool {
-    ["create_", "update_", "restore_"].iter().any(|prefix| id.starts_with(prefix))
-        && !["create_datapoint", "create_datapoints"].contains(&id)
+/// Operations that change nothing, or whose answers say only what the request and its write have given.
+const READS_NOTHING: [&str; 24] = [
+    "agent_acknowledge",
+    "agent_connect",
+    "agent_send",
+    "api_login",
+    "backtest_draft",
+    "backtest_rule",
+    "claim_plugin_instances",
+    "create_datapoint",
+    "create_datapoints",
+    "datapoint_series",
+    "dry_run_webhook",
+    "extract",
+    "extract_document",
+    "extract_raw",
+    "login",
+    "logout",
+    "query_databases_by_form",
+    "redeliver_failed",
+    "refresh",
+    "sso_exchange",
+    "test_agent",
+    "upload_content",
+    "upload_file",
+    "upload_plugin_package",
+];
+
+/// Whether the operation changes something and answers with what it reads of it then.
+fn shows_change(operation: &Operation<'_>) -> bool {
+    let id = operation.id();
+    // Other deletions leave nothing to show.
+    let is_write = operation.method != "get" && operation.method != "delete" || id == "cancel_extraction_job";
+    let is_read = !READS_NOTHING.contains(&id) && !id.starts_with("submit_");
+    is_write && is_read && operation.shows_json()
 }
 
 fn malformed(operation: &Operation<'_>) -> Vec<Cause> {
@@ -356,5 +393,70 @@ pub(super) fn describe(operation: &mut Operation<'_>) {
         if !text.is_empty() {
             answer["description"] = Value::from(text);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::{super::openapi, *};
+
+    /// Functions that read what was written, or call one that does.
+    const READS: [&str; 9] = [
+        "after_write(",
+        "after_write_or(",
+        "find_written::<",
+        "changed::<",
+        "created::<",
+        "changed(&",
+        "created(&",
+        "delivered_again(",
+        "write(change",
+    ];
+
+    fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let file = entry.unwrap().path();
+            if file.is_dir() {
+                sources(&file, found);
+            } else {
+                found.push(file);
+            }
+        }
+    }
+
+    /// The ids of operations whose handlers read what they have written.
+    fn reading() -> Vec<String> {
+        let mut files = Vec::new();
+        sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+        let mut found = Vec::new();
+        for file in files {
+            let text = std::fs::read_to_string(file).unwrap();
+            for handler in text.split("#[utoipa::path(").skip(1) {
+                // Up to the end of the function, which follows.
+                let handler = handler.split("\n}\n").next().unwrap();
+                let after = |begin: &str, end: char| handler.split(begin).nth(1)?.split(end).next();
+                // An operation is called as its function is, unless it has a name.
+                let id = after("operation_id = \"", '"').or_else(|| after("async fn ", '(')).unwrap();
+                if READS.iter().any(|call| handler.contains(call)) {
+                    found.push(id.to_owned());
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn operations_that_read_what_they_have_written_say_what_follows_if_they_cannot() {
+        let (mut document, reading) = (openapi(), reading());
+        assert!(reading.len() > 40, "{reading:?}");
+        let mut silent = Vec::new();
+        super::super::walk::operations(&mut document, |operation| {
+            if reading.iter().any(|id| id == operation.id()) && !shows_change(&operation) {
+                silent.push(operation.id().to_owned());
+            }
+        });
+        assert!(silent.is_empty(), "they can answer change_not_shown: {silent:?}");
     }
 }

@@ -28,6 +28,14 @@ impl Operation<'_> {
         paths::dialect(self.path) == Dialect::Service1 || self.tag() == LINE_PROTOCOL
     }
 
+    /// Whether it shows JSON when it succeeds.
+    pub(super) fn shows_json(&self) -> bool {
+        let answers = self.value["responses"].as_object().into_iter().flatten();
+        answers
+            .filter(|(status, _)| status.starts_with('2'))
+            .any(|(_, answer)| answer["content"].get("application/json").is_some())
+    }
+
     /// The statuses that it answers, ascending.
     pub(super) fn statuses(&self) -> Vec<String> {
         self.value["responses"].as_object().into_iter().flat_map(Map::keys).cloned().collect()
