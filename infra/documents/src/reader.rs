@@ -318,7 +318,8 @@ fn finish(mut reading: Reading, options: &Options, mime_type: &str, engine: &str
                 rotation: 90 * page.turns,
                 ocr_confidence: page.confidence,
                 header: Vec::new(),
-                footer: Vec::new(),
+                // Layout analysis finds the others.
+                footer: layout::beside(page),
             }));
             let crooked = pages.iter().filter(|page| page.slope != 0.0);
             let crooked: Vec<Crooked> =

@@ -159,13 +159,17 @@ pub fn analyse(mut pages: Vec<PageContent>) -> Layout {
             builder.paragraph(note.clone(), None);
         }
     }
-    let beside = pages.iter_mut().map(|page| line::gather(std::mem::take(&mut page.beside)));
-    let with_beside = |(mut margins, beside): (margins::Margins, Vec<Line>)| {
-        margins.footer.extend(beside.iter().map(Line::text));
+    let with_beside = |(mut margins, page): (margins::Margins, &PageContent)| {
+        margins.footer.extend(beside(page));
         (margins.header, margins.footer)
     };
-    let margins = margins.into_iter().zip(beside).map(with_beside).collect();
+    let margins = margins.into_iter().zip(&pages).map(with_beside).collect();
     Layout { blocks: builder.finish(), margins }
+}
+
+/// The lines of the words beside `page`.
+pub(crate) fn beside(page: &PageContent) -> Vec<String> {
+    line::gather(page.beside.clone()).iter().map(Line::text).collect()
 }
 
 fn page_parts(

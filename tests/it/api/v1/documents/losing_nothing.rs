@@ -1,7 +1,7 @@
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
-    document,
+    EXTRACT, document,
     jobs::until_status,
     pdf::{Line, pdf},
     sample, send, world,
@@ -42,6 +42,19 @@ async fn lines_that_differ_or_stand_alone_stay() {
     let alone = heads.map(|_| vec![(60.0, 40.0, 11.0, "Left blank")]);
     let read = document(&client, "a.pdf", &pdf(&alone)).await;
     assert_eq!(read["content"].as_str().unwrap().matches("Left blank").count(), 4, "{read}");
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn words_beside_the_page_are_in_its_footer() {
+    let world = world(|_| {}).await;
+    let pages = [[page("", ""), vec![(700.0, 300.0, 9.0, "Proof copy")]].concat()];
+    for processors in ["structure", "cleanup"] {
+        let path = format!("{EXTRACT}?output_format=json&processors={processors}");
+        let answer = send(&world.anonymous(), &path, "a.pdf", &pdf(&pages)).await.expect(200);
+        let read: Value = serde_json::from_str(answer["content"].as_str().unwrap()).unwrap();
+        assert_eq!(read["pages"][0]["footer"], json!(["Proof copy"]), "{processors}: {read}");
+    }
     world.finish().await;
 }
 
