@@ -24,7 +24,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    ApplyError, Lease, Leases, Poison, Projection, Rows,
+    ApplyError, Lease, Leases, Poison, Projection, Retried, Rows,
     projection::catch_panic,
     set_aside::{self, Held, due_retry, has_any, held_of, retry, sort_out, withdraw_all},
 };
@@ -40,7 +40,7 @@ const REFUSALS: u32 = 3;
 const REFUSAL_RETRY_DELAY: Duration = Duration::from_millis(100);
 /// Statements that exceed their limit one after the other before that is reported: the read model makes no progress.
 const TIMEOUTS: u32 = 3;
-/// How often one of the streams that are set aside is retried at most, and they are reported.
+/// How often the streams that are set aside are retried after one that cannot be applied, and reported.
 const RETRY: Duration = Duration::from_secs(30);
 /// Positions by which it may be ahead of its stored checkpoint while no event concerns it.
 const UNSTORED: i64 = 1000;
@@ -107,7 +107,8 @@ pub struct Runner<P> {
     /// Consecutive refusals of the next event.
     refusals: u32,
     has_set_aside: bool,
-    retried: Instant,
+    /// When a stream was retried that could not be applied, or none was due.
+    retried: Option<Instant>,
     /// Applied; in memory it may be ahead of `stored` by events that this projection ignores.
     position: i64,
     stored: i64,
@@ -133,7 +134,7 @@ impl<P: Projection> Runner<P> {
             is_behind: true,
             refusals: 0,
             has_set_aside,
-            retried: Instant::now(),
+            retried: None,
             position: stored,
             stored,
             projection: std::marker::PhantomData,
@@ -182,10 +183,12 @@ impl<P: Projection> Runner<P> {
         runner.report().await;
         loop {
             if !runner.is_behind {
-                runner.retry_one().await?;
-                let woken = timeout(POLL, next_append::<P>(&mut wakeups)).await;
-                if woken.is_err() && !lease.holds().await {
-                    return Ok(());
+                // Often an upgrade lets all of them be applied, one after the other.
+                if !runner.retry_one().await? {
+                    let woken = timeout(POLL, next_append::<P>(&mut wakeups)).await;
+                    if woken.is_err() && !lease.holds().await {
+                        return Ok(());
+                    }
                 }
             }
             runner.step().await?;
@@ -332,15 +335,17 @@ impl<P: Projection> Runner<P> {
         Ok(())
     }
 
-    /// Retries one of the streams that are set aside, if it is time.
-    async fn retry_one(&mut self) -> Result<(), StepError> {
-        if !self.has_set_aside || self.retried.elapsed() < RETRY {
-            return Ok(());
+    /// Retries one of the streams that are set aside, if it is time. Returns whether it was applied, so that the next one is retried
+    /// at once.
+    async fn retry_one(&mut self) -> Result<bool, StepError> {
+        if !self.has_set_aside || self.retried.is_some_and(|at| at.elapsed() < RETRY) {
+            return Ok(false);
         }
-        self.retried = Instant::now();
+        let mut is_applied = false;
         if let Some(stream) = due_retry(&self.pool, P::NAME).await? {
             match retry::<P>(&self.pool, &stream).await {
                 Ok(retried) => {
+                    is_applied = matches!(retried, Retried::Applied(_));
                     tracing::info!(
                         projection = P::NAME,
                         position = stream.position,
@@ -353,9 +358,10 @@ impl<P: Projection> Runner<P> {
                 }
             }
         }
+        self.retried = (!is_applied).then(Instant::now);
         self.has_set_aside = has_any(&self.pool, P::NAME).await?;
         self.report().await;
-        Ok(())
+        Ok(is_applied)
     }
 
     /// Reports the streams that are set aside.

@@ -447,3 +447,35 @@ async fn an_event_that_exceeds_the_time_limit_again_and_again_is_reported() {
     stop.cancel();
     running.await.unwrap();
 }
+
+/// As after an upgrade: they healed one in 30 s.
+#[tokio::test]
+async fn streams_that_can_be_applied_again_are_applied_one_after_the_other() {
+    let world = World::start().await;
+    let mut users = Vec::new();
+    for number in 0..5 {
+        users.push(world.writer.user(number, &format!("user-{number}"), Role::Viewer).await);
+    }
+    world.fold().await;
+    let check =
+        "ALTER TABLE read.users ADD CONSTRAINT refused CHECK (username NOT LIKE 'unlucky%') NOT VALID";
+    world.pool().execute(check).await.unwrap();
+    for (user, number) in users.iter().zip(0..) {
+        rename(&world, *user, &format!("unlucky-{number}")).await;
+    }
+    world.fold().await;
+    assert_eq!(set_aside(&world).await.len(), 5);
+    accept(&world, "users").await;
+    world.pool().execute("UPDATE read.poisonous_events SET retry_at = now()").await.unwrap();
+    let stop = CancellationToken::new();
+    let running = tokio::spawn(Runner::<IdentityProjection>::run(
+        world.pool().clone(),
+        Leases::new(world.pool()),
+        world.servers.bus.clone(),
+        stop.clone(),
+    ));
+    eventually(seconds(20), async || set_aside(&world).await.is_empty()).await;
+    stop.cancel();
+    running.await.unwrap();
+    assert_eq!(name_of(&world, users[4]).await, "unlucky-4");
+}
