@@ -296,16 +296,21 @@ pub async fn enabled_rules_on(pool: &PgPool, channels: &[Uuid]) -> Result<Vec<(U
         .await
 }
 
-/// Some of the enabled rules whose channel was deleted, with their versions.
+/// The enabled rules whose channel was deleted, with their versions: the first `limit` whose ids come after `after`.
 ///
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn enabled_on_deleted(pool: &PgPool, limit: i64) -> Result<Vec<(Uuid, i64)>, sqlx::Error> {
+pub async fn enabled_on_deleted(
+    pool: &PgPool,
+    after: Uuid,
+    limit: i64,
+) -> Result<Vec<(Uuid, i64)>, sqlx::Error> {
     sqlx::query_as(
         "SELECT r.id, r.version FROM read.rules r JOIN read.channels c ON c.id = r.channel_id
-          WHERE r.enabled AND r.deleted_at IS NULL AND c.deleted_at IS NOT NULL ORDER BY r.id LIMIT $1",
+          WHERE r.id > $1 AND r.enabled AND r.deleted_at IS NULL AND c.deleted_at IS NOT NULL ORDER BY r.id LIMIT $2",
     )
+    .bind(after)
     .bind(limit)
     .fetch_all(pool)
     .await

@@ -13,10 +13,11 @@ use signalbox_domain::{
 };
 use signalbox_messaging::Wakeup;
 use signalbox_projections::automation::rules::enabled_on_deleted;
+use uuid::Uuid;
 
 use crate::{Context, Worker, WorkerError};
 
-/// Rules of one step.
+/// Rules that are read at a time.
 const AT_ONCE: i64 = 100;
 
 /// The worker.
@@ -41,15 +42,18 @@ impl Worker for RuleDisabling {
     }
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
-        let rules = enabled_on_deleted(&context.pool, AT_ONCE).await?;
-        let mut is_all = rules.len() as i64 == AT_ONCE;
-        for (rule, version) in rules {
-            let changes = RuleChanges { enabled: Some(false), ..RuleChanges::default() };
-            let (key, command) = (format!("disable {version}"), RuleCommand::Change { changes, after: 0 });
-            let sent = context.send_if_unchanged::<Rule>(Self::NAME, rule, version, &key, &command).await?;
-            // One that refuses is tried again with the next step only.
-            is_all &= sent.is_some();
+        let mut after = Uuid::nil();
+        loop {
+            let rules = enabled_on_deleted(&context.pool, after, AT_ONCE).await?;
+            let Some((last, _)) = rules.last() else { return Ok(false) };
+            after = *last;
+            for (rule, version) in rules {
+                let changes = RuleChanges { enabled: Some(false), ..RuleChanges::default() };
+                let (key, command) =
+                    (format!("disable {version}"), RuleCommand::Change { changes, after: 0 });
+                // One that refuses keeps no other waiting, and is tried again with the next step.
+                context.send_if_unchanged::<Rule>(Self::NAME, rule, version, &key, &command).await?;
+            }
         }
-        Ok(is_all)
     }
 }
