@@ -164,7 +164,7 @@ pub(crate) struct ContactParams {
     /// `email`, `chat` or `webhook`.
     #[param(value_type = Option<crate::words::ContactKind>)]
     kind: Option<ContactKind>,
-    /// Only contacts whose newest message failed or was given up, or only the others.
+    /// Only contacts whose newest message that was attempted failed or was given up, or only the others.
     failing: Option<bool>,
 }
 

@@ -116,10 +116,10 @@ impl Listed for ContactRow {
     const SORTING: Sorting = Sorting::newest_first(("created_on", "created_at"), &[("name", "name")], "id");
 }
 
-/// Whether the newest message to a contact failed or was given up; one entry of an index for each contact.
+/// Whether the newest message to a contact that was attempted failed or was given up; few entries of an index for each contact.
 const NEWEST_FAILED: &str =
     "COALESCE((SELECT newest.status IN ('failed', 'dead_letter') FROM read.deliveries newest
-     WHERE newest.webhook_id = contacts.id ORDER BY newest.created_at DESC, newest.id DESC LIMIT 1), false)";
+     WHERE newest.webhook_id = contacts.id AND newest.status <> 'pending' ORDER BY newest.created_at DESC, newest.id DESC LIMIT 1), false)";
 
 /// A page of contacts and how many there are.
 ///

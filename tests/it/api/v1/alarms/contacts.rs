@@ -1,6 +1,7 @@
 //! Contacts, and what reaches them.
 
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::{rule, until};
 use crate::{
@@ -252,6 +253,18 @@ async fn contacts_that_are_not_reached_are_listed_by_a_filter() {
     assert_eq!(listed("failing=true&page_size=1").await, (json!(1), vec![gone["name"].clone()]));
     let others = vec![new["name"].clone(), reached["name"].clone()];
     assert_eq!(listed("failing=false").await, (json!(2), others));
+    // Until the next message was attempted, nothing is known of it.
+    let pending = "INSERT INTO read.deliveries SELECT (jsonb_populate_record(d, jsonb_build_object(
+            'id', gen_random_uuid(), 'status', 'pending', 'created_at', now()))).*
+        FROM read.deliveries d WHERE status = 'dead_letter' RETURNING id";
+    let pending: Uuid = sqlx::query_scalar(pending).fetch_one(&world.servers.pool).await.unwrap();
+    world.read_models.show_all().await;
+    assert_eq!(listed("failing=true").await, (json!(1), vec![gone["name"].clone()]));
+    sqlx::query("DELETE FROM read.deliveries WHERE id = $1")
+        .bind(pending)
+        .execute(&world.servers.pool)
+        .await
+        .unwrap();
     // Only the newest message counts.
     server.react(Reaction::Take);
     world.admin.post(&format!("{}/test", path(&gone)), json!({})).await.expect(201);
