@@ -91,7 +91,7 @@ pub(crate) struct ExtractionJobOut {
     processing_time_ms: Option<i64>,
     /// Whether the same document was read a while ago, and this is what it gave then.
     cached: bool,
-    /// The first 20, each of 300 characters at most.
+    /// At most 20, each of 300 characters at most: of more, the first 19, and how many others there are like these.
     warnings: Vec<String>,
     created_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,
