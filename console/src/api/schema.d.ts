@@ -3715,7 +3715,7 @@ export interface components {
              * @description When it was last changed.
              */
             updated_at: string;
-            /** @description The first 20, each of 300 characters at most. */
+            /** @description At most 20, each of 300 characters at most: of more, the first 19, and how many others there are like these. */
             warnings: string[];
         };
         /** @description Documents with options of their jobs. */
@@ -7623,7 +7623,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description The service failed; its log has the reason under the request's id. */
+            /** @description The service failed; its log has the reason under the request's id. The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -9281,7 +9281,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description The service failed; its log has the reason under the request's id. */
+            /** @description The service failed; its log has the reason under the request's id. The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -9492,7 +9492,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description The service failed; its log has the reason under the request's id. The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
+            /** @description The service failed; its log has the reason under the request's id. The secret was made, but cannot be shown now, and it is in this answer alone: repeat the request with the same Idempotency-Key. If it had none, delete or replace the secret, and make another one. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -10176,7 +10176,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description The service failed; its log has the reason under the request's id. */
+            /** @description The service failed; its log has the reason under the request's id. The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -10700,7 +10700,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -10840,7 +10840,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -11406,7 +11406,7 @@ export interface operations {
                 name?: string;
                 /** @description `email`, `chat` or `webhook`. */
                 kind?: components["schemas"]["ContactKind"];
-                /** @description Only contacts whose newest message failed or was given up, or only the others. */
+                /** @description Only contacts whose newest message that was attempted failed or was given up, or only the others. */
                 failing?: boolean;
             };
             header?: never;
@@ -12388,7 +12388,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -12520,7 +12520,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -16521,7 +16521,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -18004,7 +18004,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -18365,7 +18365,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -20117,7 +20117,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -20474,7 +20474,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -20617,7 +20617,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -22693,7 +22693,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -22740,7 +22740,7 @@ export interface operations {
                     "application/x-streamed-protobuf": string;
                 };
             };
-            /** @description `malformed`: The request cannot be parsed: correct its form. `too_many_samples`: The answer would be too large: ask for a shorter time, for fewer series, or for streamed chunks. */
+            /** @description `malformed`: The request cannot be parsed: correct its form. `too_many_samples`: The answer would be too large: ask for a shorter time, for fewer series, or for streamed chunks. `too_many_series`: The queries select too many series together: ask for fewer, or send fewer queries at once. */
             400: {
                 headers: {
                     [name: string]: unknown;
@@ -24371,7 +24371,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -24600,7 +24600,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `secret_not_shown`: The secret was made, but cannot be shown now, and it is in this answer alone: repeat the request with the same Idempotency-Key. If it had none, delete or replace the secret, and make another one. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -25595,7 +25595,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. `secret_not_shown`: The secret was made, but cannot be shown now, and it is in this answer alone: repeat the request with the same Idempotency-Key. If it had none, delete or replace the secret, and make another one. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -26132,7 +26132,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. `secret_not_shown`: The secret was made, but cannot be shown now, and it is in this answer alone: repeat the request with the same Idempotency-Key. If it had none, delete or replace the secret, and make another one. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -26620,7 +26620,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -27165,7 +27165,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -27479,7 +27479,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. `secret_not_shown`: The secret was made, but cannot be shown now, and it is in this answer alone: repeat the request with the same Idempotency-Key. If it had none, delete or replace the secret, and make another one. */
             500: {
                 headers: {
                     [name: string]: unknown;
@@ -27611,7 +27611,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["ProblemOut"];
                 };
             };
-            /** @description `internal`: The service failed; its log has the reason under the request's id. */
+            /** @description `internal`: The service failed; its log has the reason under the request's id. `change_not_shown`: The change was made, but cannot be shown now: read the resource in a moment in place of repeating the change. */
             500: {
                 headers: {
                     [name: string]: unknown;
