@@ -96,9 +96,13 @@ fn greet(config: &Config, admin: Option<NewAdmin>) {
                 None => println!("  with the password  that was given"),
             }
         }
-        None => {
-            println!("  Log in as the admin; its first password is in {}", password_file(config).display())
-        }
+        None => match password_file(config) {
+            file if file.exists() => {
+                println!("  Log in as the admin; its first password is in {}", file.display())
+            }
+            // It was given, or has been deleted since.
+            _ => println!("  Log in as the admin"),
+        },
     }
     println!("  Interface          http://{address}/api/docs");
     println!(

@@ -139,6 +139,14 @@ async fn an_imported_log_answers_every_get_alike() {
     let subjects = routes::subjects(&world).await;
     let values: Vec<_> = (0..50).map(|n| json!({"value": n, "event_public_id": subjects.event})).collect();
     world.admin.post("/api/v1/datapoints/batch", json!({"datapoints": values})).await.expect(201);
+    let line = async |world: &World| {
+        let request = world.admin.request(Method::POST, "/api/v2/write").body("m v=1 1000");
+        assert_eq!(world.admin.send(request).await.status, 204);
+    };
+    line(&world).await;
+    let total =
+        async |world: &World| world.admin.get("/api/v1/datapoints").await.expect(200)["total"].clone();
+    let recorded = total(&world).await;
     let token = world.admin.post("/api/v1/tokens", json!({"name": "traveller"})).await.expect(201);
     let token = token["token"].as_str().unwrap();
     let (mut before, mut again) = (answers(&world.admin.with_token(token), &subjects).await, BTreeMap::new());
@@ -180,7 +188,9 @@ async fn an_imported_log_answers_every_get_alike() {
     let verify = ["log", "verify", "--head", head.to_str().unwrap()];
     signalbox(&other.config, &verify).await.well();
     assert_eq!(other.count_events("deliveries_queued").await, queued);
-    // It continues where the first one was.
+    // It continues where the first one was, and knows the values that senders repeat.
+    line(&other).await;
+    assert_eq!(total(&other).await, recorded);
     let new =
         other.admin.post("/api/v1/events", json!({"name": "later", "type": "sensor"})).await.expect(201);
     let point = json!({"value": 1, "event_public_id": new["public_id"]});

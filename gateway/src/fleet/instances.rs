@@ -353,6 +353,11 @@ pub(crate) async fn delete(
     change: Change<Writer>,
     Params(InstanceDeleteParams { keep_events, values }): Params<InstanceDeleteParams>,
 ) -> Result<Response, Problem> {
+    if keep_events == Some(true) && values == Some(true) {
+        let detail =
+            "must not be true beside keep_events=true: values of an event that stays cannot be deleted";
+        return Err(Problem::field("values", detail));
+    }
     let instance = find(&change.database, &change.id).await?.row;
     // The log is asked, not the read model, which may not show a version yet that makes this deletion fail: the events stay then.
     if let Some(version) = change.version

@@ -28,6 +28,9 @@ const CLUSTER_USER: &str = "signalbox";
 /// it commands that no handler will answer, so the default of two minutes would make every second command time out.
 const PINGS: u8 = 2;
 const PING_INTERVAL: &str = "2s";
+/// Bytes that the streams may reserve together. By default the server reserves no more than three quarters of what the disk had free
+/// when it started: after a moment of a full disk, a stream could not be made anew until the server was restarted.
+const RESERVED: &str = "16GB";
 const PROBE_LIMIT: Duration = Duration::from_secs(2);
 const STOP_STEPS: [(Signal, Duration); 1] = [(Signal::TERM, Duration::from_secs(10))];
 
@@ -170,7 +173,7 @@ server_name: "{name}"
 max_payload: 8MB
 ping_interval: "{PING_INTERVAL}"
 ping_max: {PINGS}
-jetstream: enabled
+jetstream {{ max_file_store: {RESERVED} }}
 authorization {{ user: "{user}", password: "{password}" }}
 "#
     );

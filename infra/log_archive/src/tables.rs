@@ -25,7 +25,7 @@ pub(crate) const DATAPOINTS: &str = "datapoint_log";
 
 /// Both logs, and the tables that cannot be derived from them. Read models, snapshots and the hash chain are derived.
 /// Keys that sign logins are not exported, nor are first answers to requests and references into the blob store.
-pub(crate) const TABLES: [Table; 24] = [
+pub(crate) const TABLES: [Table; 25] = [
     table(EVENTS, "position"),
     by_day(DATAPOINTS, "position"),
     by_day("datapoint_batches", "day, batch_id"),
@@ -48,6 +48,7 @@ pub(crate) const TABLES: [Table; 24] = [
     table("ops.token_uses", "token_id"),
     table("ops.agent_presence", "agent_id"),
     table("ops.plugin_presence", "instance_id"),
+    table("ops.recent_cells", "channels, slot, last_time, batch_id"),
     table("ops.kept_rollups", "channel, span, number, day"),
     table("ops.value_removals", "day"),
 ];
@@ -87,7 +88,7 @@ mod tests {
     use super::*;
 
     /// Tables that are derived, or of use to the processes of one system alone.
-    const NOT_CARRIED: [&str; 28] = [
+    const NOT_CARRIED: [&str; 27] = [
         "log_chain",
         "log_index",
         "log_index_progress",
@@ -104,7 +105,6 @@ mod tests {
         "ops.keeping_jobs",
         "ops.login_codes",
         "ops.plugin_claims",
-        "ops.recent_cells",
         "ops.recent_values",
         "ops.retention_runs",
         "ops.rule_evaluators",

@@ -170,7 +170,8 @@ impl Bus {
             )
         } else if reason.contains(NO_SPACE) {
             format!(
-                "{reason}; the streams reserve 2 GiB, and nats-server uses three quarters of the free disk by default: free 3 GiB"
+                "{reason}; the streams reserve 2 GiB, and nats-server gives out three quarters of what was free when it started, by default: \
+                 free 3 GiB and restart nats-server, or set jetstream.max_file_store in its configuration"
             )
         } else {
             reason.to_owned()

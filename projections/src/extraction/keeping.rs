@@ -11,8 +11,8 @@ use uuid::Uuid;
 /// Time after which it is certain whether a document belongs to a job.
 const COMING: TimeDelta = TimeDelta::hours(1);
 
-/// Notes the documents of `jobs` whose texts `owner` keeps, unless `most` bytes are reached without them: then none is noted, and the
-/// bytes that are taken are returned. Those that are noted already count once.
+/// Notes the documents of `jobs` whose texts `owner` keeps, unless `most` bytes are reached before the last of them: then none is noted,
+/// and the bytes that are taken without them are returned. Those that are noted already count once.
 ///
 /// # Errors
 /// The database's error.
@@ -44,7 +44,9 @@ pub async fn note(
     .bind(jobs)
     .fetch_one(&mut *transaction)
     .await?;
-    if taken >= most {
+    // One after the other, the last one would be the first that is refused.
+    let others = sizes.split_last().map_or(0, |(_, others)| others.iter().sum());
+    if taken.saturating_add(others) >= most {
         transaction.rollback().await?;
         return Ok(Some(taken));
     }

@@ -43,5 +43,10 @@ async fn only_jobs_that_the_log_has_not_are_forgotten() {
     keeping::release(pool, &[taken_in, refused]).await.unwrap();
     let another = world.clock.new_id();
     assert_eq!(keeping::note(pool, owner, &[another], &[1], 400).await.unwrap(), Some(400));
+    let batch = [(); 3].map(|()| world.clock.new_id());
+    let stranger = world.clock.new_id();
+    let note_all = async |sizes: &[i64; 3]| keeping::note(pool, stranger, &batch, sizes, 1000).await.unwrap();
+    assert_eq!(note_all(&[400, 600, 1]).await, Some(0), "the last one is refused");
+    assert_eq!(note_all(&[400, 599, 900]).await, None, "the last one reaches the limit");
     world.servers.finish().await;
 }

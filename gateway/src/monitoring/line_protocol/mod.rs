@@ -88,9 +88,8 @@ async fn write_lines(
     precision: Option<&str>,
     request: Request,
 ) -> Result<Response, Problem> {
-    let precision = Precision::named(precision).ok_or_else(|| {
-        Problem::field("precision", "must be ns, us, ms or s, and for /write also u, m or h")
-    })?;
+    let precision = Precision::named(precision)
+        .ok_or_else(|| Problem::field("precision", "must be ns, us, ms, s, m or h"))?;
     let is_zipped = is_zipped(request.headers())?;
     let body = read_body(request).await?;
     let read = spawn_blocking(move || match is_zipped {

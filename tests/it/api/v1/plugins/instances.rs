@@ -460,6 +460,7 @@ async fn deleted_instance_leaves_its_events_when_asked_to() {
     let before = events(&world).await;
     assert!(!before.is_empty());
     world.admin.delete(&format!("{}?keep_events=perhaps", path(&made))).await.error(422);
+    world.admin.delete(&format!("{}?keep_events=true&values=true", path(&made))).await.error(422);
     let gone = world.admin.delete(&format!("{}?keep_events=true", path(&made))).await.expect(200);
     assert_eq!((&gone["deleted_events"], &gone["disabled_rules"]), (&json!([]), &json!([])));
     assert_eq!(events(&world).await, before);
