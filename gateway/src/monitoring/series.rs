@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use signalbox_database::SharedServerClock;
 use signalbox_datapoint_log::{IdKey, micros, moment};
 use signalbox_projections::monitoring::series::{
-    self, Aggregate, Bucket, BucketWindow, Datapoint, Summary, Window,
+    self, Aggregate, Bucket, BucketWindow, Datapoint, Figures, Summary, Window,
 };
 use utoipa::ToSchema;
 use uuid::Uuid;
@@ -154,7 +154,13 @@ pub(crate) async fn series(
             Found::Points(database.read(|pool| series::series(pool, &window)).await?)
         }
         Shape::Buckets { from, to, step, aggregate } => {
-            let window = BucketWindow { channels, from, to, step: TimeDelta::seconds(step) };
+            let window = BucketWindow {
+                channels,
+                from,
+                to,
+                step: TimeDelta::seconds(step),
+                figures: aggregate.figures(),
+            };
             Found::Buckets(database.read(|pool| series::buckets(pool, &window)).await?, aggregate)
         }
     };
@@ -221,6 +227,14 @@ impl AggregateIn {
     /// Points of a bucket at most.
     fn points(self) -> i64 {
         if self == Self::Minmax { 2 } else { 1 }
+    }
+
+    fn figures(self) -> Figures {
+        match self {
+            Self::Avg | Self::Sum | Self::Count => Figures::Sums,
+            Self::Min | Self::Max | Self::Minmax => Figures::Extremes,
+            Self::None | Self::First | Self::Last => Figures::Ends,
+        }
     }
 
     fn values(self, summary: &Summary) -> Vec<f64> {

@@ -12,6 +12,7 @@ use sqlx::{PgConnection, PgPool};
 use super::{
     HOUR, SeriesError,
     chunk::{self, ChunkKey, Names, RowHead, bytes_of},
+    columns::{self, Figures},
     first_day_since, hour_of,
     incomplete::note_cut_hour,
     rollups::{self, DAY, RollupRow, Source},
@@ -33,6 +34,8 @@ pub struct BucketWindow {
     pub to: DateTime<Utc>,
     /// Width of a bucket; at least a microsecond.
     pub step: TimeDelta,
+    /// Which figures of each bucket are asked for.
+    pub figures: Figures,
 }
 
 /// The points of a channel in one step of time; at least one.
@@ -49,6 +52,7 @@ struct Collected {
     from: i64,
     to: i64,
     step: i64,
+    figures: Figures,
     /// By channel and number.
     found: BTreeMap<i32, BTreeMap<i64, Summary>>,
 }
@@ -57,7 +61,7 @@ impl Collected {
     fn new(window: &BucketWindow) -> Self {
         let step = window.step.num_microseconds().unwrap_or(i64::MAX).max(1);
         let found = window.channels.iter().map(|channel| (*channel, BTreeMap::new())).collect();
-        Self { from: micros(window.from), to: micros(window.to), step, found }
+        Self { from: micros(window.from), to: micros(window.to), step, figures: window.figures, found }
     }
 
     /// Adds `point` if the window contains it.
@@ -174,12 +178,62 @@ async fn add_rollups(
     collected: &mut Collected,
 ) -> Result<(), SeriesError> {
     let plan = Plan::new(collected.from, collected.to, collected.step);
+    let mut raw = Names::default();
+    if tail.deleted_in.is_empty() {
+        add_whole(&mut *connection, source, &plan, collected).await?;
+    } else {
+        add_without_deleted(&mut *connection, source, &plan, tail, (collected, &mut raw)).await?;
+    }
+    let channels = collected.channels();
+    let mut rows = rollups::of_ranges(&mut *connection, source, &channels, 1, &plan.raw);
+    while let Some(row) = rows.try_next().await? {
+        if !row.is_kept {
+            raw.push(ChunkKey { channel: row.channel, hour: row.number, day: row.day }, 0);
+        } else if !collected.add_within(&row) {
+            note_cut_hour();
+        }
+    }
+    drop(rows);
+    let heads = chunk::heads(&mut *connection, "series", &raw).await?;
+    add_rows(connection, heads, tail, collected).await
+}
+
+/// Adds the days and hours of a plan.
+async fn add_whole(
+    connection: &mut PgConnection,
+    source: Source,
+    plan: &Plan,
+    collected: &mut Collected,
+) -> Result<(), SeriesError> {
+    for channel in collected.channels() {
+        for (span, ranges) in [(DAY, &plan.days), (1, &plan.hours)] {
+            if ranges.is_empty() {
+                continue;
+            }
+            let wanted = (span, ranges.as_slice());
+            for (number, summary) in
+                columns::of_ranges(&mut *connection, source, channel, wanted, collected.figures).await?
+            {
+                collected.add(channel, i64::from(number) * i64::from(span) * HOUR, &summary);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Adds the days and hours of a plan; hours of which points were deleted since are named in `raw` instead.
+async fn add_without_deleted(
+    connection: &mut PgConnection,
+    source: Source,
+    plan: &Plan,
+    tail: &Tail,
+    (collected, raw): (&mut Collected, &mut Names),
+) -> Result<(), SeriesError> {
     let hours: HashSet<(i32, i32)> =
         tail.deleted_in.iter().map(|(channel, hour, _)| (*channel, *hour)).collect();
     let days: HashSet<(i32, i32)> =
         hours.iter().map(|(channel, hour)| (*channel, hour.div_euclid(DAY))).collect();
     let channels = collected.channels();
-    let mut raw = Names::default();
     // Days that are taken apart, and hours.
     let mut parted: BTreeSet<(i32, i32)> = BTreeSet::new();
     let mut rows = rollups::of_ranges(&mut *connection, source, &channels, DAY, &plan.days);
@@ -200,7 +254,7 @@ async fn add_rollups(
     };
     let mut rows = rollups::of_ranges(&mut *connection, source, &channels, 1, &plan.hours);
     while let Some(row) = rows.try_next().await? {
-        add_hour(&row, &mut raw);
+        add_hour(&row, raw);
     }
     drop(rows);
     for (channel, day) in parted {
@@ -209,21 +263,11 @@ async fn add_rollups(
         while let Some(row) = rows.try_next().await? {
             // Kept days have been added as a whole.
             if !row.is_kept {
-                add_hour(&row, &mut raw);
+                add_hour(&row, raw);
             }
         }
     }
-    let mut rows = rollups::of_ranges(&mut *connection, source, &channels, 1, &plan.raw);
-    while let Some(row) = rows.try_next().await? {
-        if !row.is_kept {
-            raw.push(ChunkKey { channel: row.channel, hour: row.number, day: row.day }, 0);
-        } else if !collected.add_within(&row) {
-            note_cut_hour();
-        }
-    }
-    drop(rows);
-    let heads = chunk::heads(&mut *connection, "series", &raw).await?;
-    add_rows(connection, heads, tail, collected).await
+    Ok(())
 }
 
 /// Ranges of numbers, each without its end, in order.

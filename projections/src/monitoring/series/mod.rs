@@ -8,6 +8,7 @@
 mod batch;
 mod buckets;
 mod chunk;
+mod columns;
 mod current;
 mod export;
 mod fold;
@@ -35,6 +36,7 @@ use chrono::NaiveDate;
 use signalbox_datapoint_log::{ChunkPoint, Place, moment};
 
 pub use buckets::{Bucket, BucketWindow, buckets};
+pub use columns::Figures;
 pub use export::{Export, ExportSpan};
 pub use follow::{FoldStep, Folder};
 pub use incomplete::{Counts, counting, counting_skipped, note_skipped};

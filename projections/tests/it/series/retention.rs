@@ -6,9 +6,9 @@ use chrono::{DateTime, NaiveDate, TimeDelta};
 use signalbox_datapoint_log::{Point, clear_points, micros, read_row};
 use signalbox_domain::monitoring::{Channel, ChannelChanges, ChannelCommand};
 use signalbox_projections::monitoring::series::{
-    Bucket, BucketWindow, Overdue, Removal, SeriesError, SeriesReport, buckets, continue_removal, counting,
-    days_before, drop_in_turn, drop_old_days, drop_old_rollups, is_turn, next_run, old_rollup_days, overdue,
-    rebuild_series, record_removals,
+    Bucket, BucketWindow, Figures, Overdue, Removal, SeriesError, SeriesReport, buckets, continue_removal,
+    counting, days_before, drop_in_turn, drop_old_days, drop_old_rollups, is_turn, next_run, old_rollup_days,
+    overdue, rebuild_series, record_removals,
 };
 use signalbox_test_support::{eventually, seconds};
 use sqlx::postgres::PgPoolOptions;
@@ -121,7 +121,13 @@ pub(super) async fn with_own_numbers() -> (Log, NaiveDate) {
 
 pub(super) async fn bucketed(log: &Log, step: TimeDelta) -> BTreeMap<i32, Vec<Bucket>> {
     let from = at(0).date_naive().and_hms_opt(0, 0, 0).unwrap().and_utc();
-    let window = BucketWindow { channels: vec![1, 2, 3], from, to: from + TimeDelta::days(10), step };
+    let window = BucketWindow {
+        channels: vec![1, 2, 3],
+        from,
+        to: from + TimeDelta::days(10),
+        step,
+        figures: Figures::All,
+    };
     buckets(&log.pool, &window).await.unwrap()
 }
 
