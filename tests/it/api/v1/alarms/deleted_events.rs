@@ -90,6 +90,30 @@ async fn a_rule_that_was_left_enabled_is_disabled() {
     world.finish().await;
 }
 
+/// More of them than are read at a time, and the first by their ids; the log has no such streams.
+#[tokio::test]
+async fn rules_that_cannot_be_disabled_hide_no_others() {
+    let world = World::start().await;
+    let boiler = event(&world, "boiler").await;
+    let hot = rule(&world, &boiler, json!({})).await;
+    sqlx::query(
+        "INSERT INTO read.rules SELECT (jsonb_populate_record(r, jsonb_build_object(
+             'id', lpad(n::text, 32, '0')::uuid, 'name', 'copy ' || n))).* FROM read.rules r, generate_series(1, 150) n",
+    )
+    .execute(&world.servers.pool)
+    .await
+    .unwrap();
+    let delete = ChannelCommand::Delete { values: false };
+    let boiler = boiler.parse().unwrap();
+    world.servers.bus.send::<Channel>(boiler, None, &metadata(), &delete).await.unwrap();
+    world.admin.until(rules::path(&hot), |rule| rule["enabled"] == false).await;
+    sqlx::query("DELETE FROM read.rules WHERE name LIKE 'copy %'")
+        .execute(&world.servers.pool)
+        .await
+        .unwrap();
+    world.finish().await;
+}
+
 /// Whether the rule `hot` is enabled in the log.
 async fn is_enabled(world: &World, hot: &Value) -> bool {
     world.read_models.show_all().await;
