@@ -122,6 +122,16 @@ pub(crate) async fn after_write_or<T, F: Future<Output = Result<T, Problem>>>(
     Err(Problem::new(ProblemKind::Internal, not_shown.code, not_shown.detail))
 }
 
+/// The `problem` of a request that makes something and shows a secret, so that its answer is not kept: repeated after the thing was
+/// deleted, it makes nothing.
+pub(crate) fn not_made_again(written: Written, problem: Problem) -> Problem {
+    if written.repeated && problem.kind() == ProblemKind::NotFound {
+        let detail = "this Idempotency-Key was used to make something that was deleted since: use a new one";
+        return Problem::new(ProblemKind::KeyReused, "idempotency_key_reused", detail);
+    }
+    problem
+}
+
 /// The answer that shows `row`.
 pub(crate) fn shown<R: Shown>(row: R) -> Response {
     answer::resource(row.version(), &R::Out::from(row))

@@ -37,7 +37,7 @@ use crate::{
     idempotency::Repetitions,
     past::{AsOf, AtParams},
     problem::{Problem, ProblemOut},
-    resource::{Found, Shown, find, find_at, shown},
+    resource::{Found, Shown, find, find_at, not_made_again, shown},
     services::{commands::Commands, replica::Database},
     state::Written,
     target,
@@ -315,7 +315,9 @@ pub(crate) async fn create(
     let written = commands.write::<Webhook>(context.resource, None, &metadata, &command).await?;
     let warnings = NewSecret::warnings(secret.as_ref());
     let (row, secret) =
-        NewSecret::written(&database, &sealer, &context.resource.to_string(), written, secret).await?;
+        NewSecret::written(&database, &sealer, &context.resource.to_string(), written, secret)
+            .await
+            .map_err(|problem| not_made_again(written, problem))?;
     let (version, location) = (row.version, format!("/api/v1/webhooks/{}", row.id));
     let out = WebhookCreatedOut {
         status: "success",

@@ -26,7 +26,7 @@ use crate::{
     idempotency::Repetitions,
     past::there,
     problem::{Problem, ProblemOut},
-    resource::{NotShown, after_write_or},
+    resource::{NotShown, after_write_or, not_made_again},
     services::{auth::ApiTokens, commands::Commands, replica::Database},
 };
 
@@ -145,7 +145,8 @@ pub(crate) async fn create(
             Some(at) => there("Token", past(&database.primary, context.resource, at).await?),
         }
     };
-    let row = after_write_or(NotShown::SECRET, shown).await?;
+    let row =
+        after_write_or(NotShown::SECRET, shown).await.map_err(|problem| not_made_again(written, problem))?;
     if hash_secret(&secret).as_str() != row.secret_sha256 {
         return Err(shown_before());
     }

@@ -24,7 +24,8 @@ use crate::{
     extract::JsonBody,
     identity::services::LoginServices,
     limits::Rate,
-    problem::{ErrorOut, Problem},
+    problem::{ErrorOut, Problem, ProblemKind},
+    resource::{NotShown, after_write_or},
     services::{auth::Keys, commands::Commands, limits::Limiter, replica::Database},
     state::Written,
 };
@@ -80,6 +81,12 @@ pub(crate) struct PasswordOut {
     token: String,
     expires_at: DateTime<Utc>,
 }
+
+/// The password was changed, and the session that would show it did not begin.
+const NO_LOGIN: NotShown = NotShown {
+    code: "change_not_shown",
+    detail: "The password was changed, but no new login could be started: log in with the new password.",
+};
 
 /// A session that has just begun.
 pub(super) struct LoggedIn {
@@ -166,15 +173,8 @@ pub(crate) async fn change_password(
     if let Credential::Session(session) = current.credential {
         services.sessions.forget(session);
     }
-    let LoggedIn { token, expires_at, written, .. } = start_session(
-        &services.commands,
-        &services.config,
-        &services.server_clock,
-        &services.keys,
-        &context,
-        row,
-    )
-    .await?;
+    let started = || start_session(&services, &context, row.clone());
+    let LoggedIn { token, expires_at, written, .. } = after_write_or(NO_LOGIN, started).await?;
     let message = "password changed successfully".to_owned();
     Ok(answer::secret(written, StatusCode::OK, None, &PasswordOut { message, token, expires_at }))
 }
@@ -203,15 +203,7 @@ pub(super) async fn log_in(
     let fits = services.passwords.verify(password, stored, Some(address.network())).await?;
     match known {
         Some(user) if fits => {
-            let started = start_session(
-                &services.commands,
-                &services.config,
-                &services.server_clock,
-                &services.keys,
-                context,
-                user,
-            )
-            .await?;
+            let started = start_session(services, context, user).await?;
             // The check may have waited in line while the password changed. A change after the session has begun voids it.
             if !is_password_current(&services.database, &started.user).await? {
                 let metadata = context.metadata(Actor::User(started.user.id), "end session");
@@ -262,19 +254,24 @@ async fn is_password_current(database: &Database, user: &UserRow) -> Result<bool
     Ok(changes.iter().all(|change| change.position <= user.valid_after))
 }
 
+/// Starts the session of the request. A request that is repeated starts none, and is answered again while that one lasts.
 pub(super) async fn start_session(
-    commands: &Commands,
-    config: &Config,
-    server_clock: &SharedServerClock,
-    keys: &Keys,
+    services: &LoginServices,
     context: &RequestContext,
     user: UserRow,
 ) -> Result<LoggedIn, Problem> {
-    let (session, expires_at) = (context.resource, expiry(config, server_clock));
+    let (session, expires_at) = (context.resource, expiry(&services.config, &services.server_clock));
     let command = SessionCommand::Start { user: user.id, expires_at };
     let metadata = context.metadata(Actor::User(user.id), "start session");
-    let written = commands.write::<Session>(session, None, &metadata, &command).await?;
-    let token = sign(keys, user.id.0, session, user.role.as_str(), expires_at)?;
+    let written = services.commands.write::<Session>(session, None, &metadata, &command).await?;
+    if written.repeated && written.unseen.is_none() {
+        services.sessions.forget(session);
+        if services.sessions.user(session).await?.is_none() {
+            let detail = "this Idempotency-Key was used for a login that has ended since: use a new one";
+            return Err(Problem::new(ProblemKind::KeyReused, "idempotency_key_reused", detail));
+        }
+    }
+    let token = sign(&services.keys, user.id.0, session, user.role.as_str(), expires_at)?;
     Ok(LoggedIn { token, expires_at, user, written })
 }
 

@@ -13,7 +13,7 @@ use signalbox_test_support::metadata;
 use uuid::Uuid;
 
 use super::common::places_of;
-use crate::harness::{Answer, Client, World, eventually, seconds, sha256, signalbox};
+use crate::harness::{ADMIN, Answer, Client, PASSWORD, World, eventually, seconds, sha256, signalbox};
 
 async fn post(client: &Client, path: &str, key: &str, body: &Value) -> Answer {
     client.send(client.request(Method::POST, path).header("idempotency-key", key.as_bytes()).json(body)).await
@@ -243,5 +243,53 @@ async fn tokens_do_not_follow_from_the_signing_keys() {
         tokens.as_array().unwrap().iter().find(|token| token["name"] == "old").unwrap()["id"].clone();
     world.admin.delete(&format!("/api/tokens/{number}")).await.expect(204);
     eventually(seconds(10), async || derived().await.unwrap() == DerivedTokens::default()).await;
+    world.finish().await;
+}
+
+/// Its session is the one that the key has begun, and that was ended.
+#[tokio::test]
+async fn a_login_that_has_ended_is_not_answered_again() {
+    let world = World::start().await;
+    let client = world.anonymous();
+    for (path, field, login) in [
+        ("/api/auth/login", "token", json!({"email": ADMIN, "password": PASSWORD})),
+        ("/api/v1/auth/login", "access_token", json!({"email": ADMIN, "password": PASSWORD})),
+    ] {
+        let key = format!("key {path}").replace(' ', "-");
+        let first = post(&client, path, &key, &login).await.expect(200);
+        let again = post(&client, path, &key, &login).await.expect(200);
+        let token = |answer: &Value| answer[field].as_str().unwrap().to_owned();
+        client.with_token(&token(&again)).get("/api/v1/auth/me").await.expect(200);
+        client.with_token(&token(&first)).post("/api/v1/auth/logout", json!({})).await.expect(200);
+        let refused = post(&client, path, &key, &login).await.error(422);
+        assert!(refused.contains("has ended"), "{refused}");
+        let fresh = post(&client, path, &format!("{key}-2"), &login).await.expect(200);
+        client.with_token(&token(&fresh)).get("/api/v1/auth/me").await.expect(200);
+    }
+    world.finish().await;
+}
+
+/// Its secret is nowhere any more.
+#[tokio::test]
+async fn what_was_deleted_since_is_not_made_again_by_its_key() {
+    let world = World::start().await;
+    let agent = world.agent("a").await;
+    for (path, id, body) in [
+        ("/api/v1/tokens", "/public_id", json!({"name": "t"})),
+        ("/api/tokens", "/token/id", json!({"name": "t", "agent_id": agent.id})),
+        (
+            "/api/v1/webhooks",
+            "/public_id",
+            json!({"url": "http://127.0.0.1:9/", "events": ["sensor.reading"], "generate_secret": true}),
+        ),
+    ] {
+        let made = post(&world.admin, path, path, &body).await.expect(201);
+        let id = made.pointer(id).unwrap();
+        let id = id.as_str().map_or_else(|| id.to_string(), str::to_owned);
+        let deleted = world.admin.delete(&format!("{path}/{id}")).await.status;
+        assert!([200, 204].contains(&deleted), "{deleted}");
+        let refused = post(&world.admin, path, path, &body).await.error(422);
+        assert!(refused.contains("deleted since"), "{refused}");
+    }
     world.finish().await;
 }

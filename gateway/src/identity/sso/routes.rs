@@ -151,15 +151,7 @@ pub(crate) async fn exchange(
             "This code is unknown, used, older than 60 s, or another browser's: begin the login again.";
         return Err(Problem::new(ProblemKind::Malformed, "invalid_code", detail));
     };
-    let started = start_session(
-        &services.commands,
-        &services.config,
-        &services.server_clock,
-        &services.keys,
-        &context,
-        user,
-    )
-    .await?;
+    let started = start_session(&services, &context, user).await?;
     login_log::note_success(&services.commands, &services.clock, &context, &address, &started.user).await;
     Ok(answer::secret(started.written, StatusCode::OK, None, &ApiLoginOut::from(started)))
 }
