@@ -25,6 +25,7 @@ mod frame;
 mod gaps;
 mod info;
 mod layer;
+mod leaders;
 mod library;
 mod look;
 mod objects;

@@ -11,9 +11,9 @@ use crate::{
     Page,
     direction::{self, Letter},
     frame::Frame,
-    gaps, look,
+    gaps, leaders, look,
     scripts::{self, Run},
-    units::letter,
+    units::{LINE_HYPHEN, letter},
 };
 
 const LINE_FEED: u32 = 0x0A;
@@ -107,7 +107,8 @@ pub(crate) fn read(page: &Page<'_>) -> Option<Vec<Word>> {
         styled: (std::ptr::null_mut(), Style::default()),
         leader: None,
     };
-    let words = reader.read();
+    let mut words = reader.read();
+    leaders::join(&mut words);
     // SAFETY: closed once, before the page.
     unsafe { calls.FPDFText_ClosePage(text) };
     Some(words)
@@ -161,8 +162,7 @@ impl Reader<'_> {
         let (mut open, mut line) = (Open::default(), LineStart::default());
         let mut high = None;
         for index in 0..count {
-            // SAFETY: as above.
-            let unit = unsafe { self.calls.FPDFText_GetUnicode(self.text.cast(), index) };
+            let unit = self.unit(index);
             match letter(unit, &mut high) {
                 Some(letter) => {
                     line.is_rtl |= direction::is_rtl(letter);
@@ -211,7 +211,7 @@ impl Reader<'_> {
                 text,
                 area,
                 baseline: first.baseline,
-                style: self.style(self.object(first.index)),
+                style: self.style(self.object(first.index), first.index),
                 confidence: None,
             });
         }
@@ -221,19 +221,15 @@ impl Reader<'_> {
     fn letters(&mut self, start: c_int, end: c_int) -> Vec<Letter> {
         let (mut letters, mut high) = (Vec::new(), None);
         for index in start..end {
+            let unit = self.unit(index);
             // SAFETY: as in `read`.
-            let (unit, is_made_up) = unsafe {
-                (
-                    self.calls.FPDFText_GetUnicode(self.text.cast(), index),
-                    self.calls.FPDFText_IsGenerated(self.text.cast(), index) == 1,
-                )
-            };
+            let is_made_up = unsafe { self.calls.FPDFText_IsGenerated(self.text.cast(), index) == 1 };
             let is_space = char::from_u32(unit).is_some_and(char::is_whitespace);
             let shown = if is_space { Some(' ') } else { letter(unit, &mut high) };
             let Some(shown) = shown.filter(|_| !is_made_up) else { continue };
             let origin = self.origin(index);
             let (_, baseline) = self.frame.seen(origin.0 as f32, origin.1 as f32);
-            let (area, size) = (self.letter_area(index), self.style(self.object(index)).size);
+            let (area, size) = (self.letter_area(index), self.style(self.object(index), index).size);
             // Shapes of joined letters become letters. What shares a place is turned round with the word.
             let pieces: Vec<char> =
                 if direction::is_shape(shown) { shown.nfkc().collect() } else { vec![shown] };
@@ -253,14 +249,14 @@ impl Reader<'_> {
             return;
         }
         let (mut part, mut object) = (Open::default(), object);
-        let (mut style, mut before) = (self.style(object), self.origin(open.first));
+        let (mut style, mut before) = (self.style(object, open.first), self.origin(open.first));
         let mut runs = vec![self.run(0, before, style)];
         let step = (open.last - open.first + 1) / open.letters;
         for (at, letter) in open.text.chars().enumerate() {
             let index = if step == 1 { open.first + at as c_int } else { open.first };
             let (of, origin) = (self.object(index), self.origin(index));
             if of != object {
-                let next = self.style(of);
+                let next = self.style(of, index);
                 let is_apart =
                     is_elsewhere(before, style, origin, next) || (letter == '.' && self.starts_leader(index));
                 if is_apart && part.letters > 0 {
@@ -300,7 +296,7 @@ impl Reader<'_> {
                 return;
             }
         }
-        let style = self.style(object);
+        let style = self.style(object, piece.first);
         let ends = self.ends_of_words(&piece, style);
         if ends.is_empty() {
             words.push(self.word(piece.text, piece.first, piece.last, object));
@@ -320,10 +316,8 @@ impl Reader<'_> {
     /// Whether a dot of a leader follows, whose places are made up: the text that a file gives for a piece of text stands at one
     /// place for PDFium, which divides the area of the piece among its letters.
     fn starts_leader(&self, index: c_int) -> bool {
-        // SAFETY: as in `read`.
-        let unit = |index| unsafe { self.calls.FPDFText_GetUnicode(self.text.cast(), index) };
-        unit(index + 1) == u32::from(' ')
-            && unit(index + 2) == u32::from('.')
+        self.unit(index + 1) == u32::from(' ')
+            && self.unit(index + 2) == u32::from('.')
             && self.object(index) == self.object(index + 2)
             && self.origin(index) == self.origin(index + 2)
     }
@@ -371,12 +365,22 @@ impl Reader<'_> {
         }
         let origin = self.origin(first);
         let (_, baseline) = self.frame.seen(origin.0 as f32, origin.1 as f32);
-        let style = self.style(object);
+        let style = self.style(object, first);
         if !style.turned && area.height() < LOW * style.size {
             area.top = area.top.min(baseline - ABOVE * style.size);
             area.bottom = area.bottom.max(baseline + BELOW * style.size);
         }
         Word { text, area, baseline, style, confidence: None }
+    }
+
+    /// A letter as PDFium gives it. A hyphen at the end of a line has a sign of its own, which the code of a letter may be, too, that
+    /// is no more than a space if its font does not say which.
+    fn unit(&self, index: c_int) -> u32 {
+        // SAFETY: as in `read`.
+        let unit = unsafe { self.calls.FPDFText_GetUnicode(self.text.cast(), index) };
+        // SAFETY: as in `read`.
+        let is_hyphen = || unsafe { self.calls.FPDFText_IsHyphen(self.text.cast(), index) == 1 };
+        if unit == LINE_HYPHEN && !is_hyphen() { u32::from(' ') } else { unit }
     }
 
     fn object(&self, index: c_int) -> *mut c_void {
@@ -401,22 +405,24 @@ impl Reader<'_> {
         self.frame.seen_area(one, other)
     }
 
-    fn style(&mut self, object: *mut c_void) -> Style {
+    /// The style of an object, of which the letter at `index` is.
+    fn style(&mut self, object: *mut c_void, index: c_int) -> Style {
         if object.is_null() || object == self.styled.0 {
             return self.styled.1;
         }
-        let style = self.read_style(object);
+        let style = self.read_style(object, index);
         self.styled = (object, style);
         style
     }
 
-    fn read_style(&mut self, object: *mut c_void) -> Style {
+    fn read_style(&mut self, object: *mut c_void, index: c_int) -> Style {
         let mut size = 0.0;
         // SAFETY: the object belongs to the open page; the matrix, whose type has no public name, is plain floats.
         let (font, a, b, c, d): (*mut c_void, f32, f32, f32, f32) = unsafe {
             self.calls.FPDFTextObj_GetFontSize(object.cast(), &mut size);
             let mut matrix = std::mem::zeroed();
-            self.calls.FPDFPageObj_GetMatrix(object.cast(), &mut matrix);
+            // That of the letter: an object may be in a form that is turned.
+            self.calls.FPDFText_GetMatrix(self.text.cast(), index, &mut matrix);
             (self.calls.FPDFTextObj_GetFont(object.cast()).cast(), matrix.a, matrix.b, matrix.c, matrix.d)
         };
         let (bold, italic, mono) = match self.fonts.get(&font) {
