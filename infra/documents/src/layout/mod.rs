@@ -19,6 +19,7 @@ mod line;
 mod list;
 mod margins;
 mod marker;
+mod parted;
 mod ruled;
 mod spans;
 

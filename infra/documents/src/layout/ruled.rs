@@ -5,6 +5,7 @@ use signalbox_pdf::{Area, Rule, Word};
 use super::{
     hyphens::Words,
     line,
+    parted::{self, LEVEL, baselines},
     spans::{self, NEAR},
 };
 use crate::table::Table;
@@ -16,17 +17,20 @@ const MAX_CELLS: usize = 20_000;
 /// A chart has rules, too, but hardly a word between them.
 const FILLED: f32 = 0.3;
 
-/// Baselines this far apart are of one line, in points.
-const LEVEL: f32 = 1.5;
 /// Lines beside a grid that continue its rows at least; part of those beside it and of those in it that do so.
 const BESIDE: usize = 3;
 const BESIDE_PART: f32 = 0.8;
 const INSIDE_PART: f32 = 0.6;
 /// Words of a line beside a grid at most, on average: running text in another column has more.
 const BESIDE_WORDS: usize = 6;
+/// Dots of a leader, which leads from text to a cell.
+const LEADER: usize = 3;
 /// Level rules that end together, at least, where a table has no rule at its side, and how far that is from the next column.
 const OPEN_RULES: usize = 3;
 const OPEN: f32 = 12.0;
+/// Lines that run over the side of a grid for it to be none, and how far words of one text are apart, in sizes of the font.
+const TORN: usize = 2;
+const SPACE: f32 = 0.5;
 
 /// A table, and where it is.
 #[derive(Debug, Clone)]
@@ -38,7 +42,8 @@ pub(crate) struct Found {
 /// Finds the tables between `rules` and takes their words out of `words`.
 pub(crate) fn take(rules: &[Rule], words: &mut Vec<Word>, known: &Words) -> Vec<Found> {
     let mut found = Vec::new();
-    let grids = grids(rules);
+    let grids: Vec<Grid> =
+        grids(rules).into_iter().filter_map(|grid| grid.without_torn_sides(words)).collect();
     let free: Vec<Word> =
         words.iter().filter(|word| !grids.iter().any(|grid| grid.holds(word))).cloned().collect();
     for grid in grids {
@@ -88,6 +93,47 @@ impl Grid {
         (left || right).then_some(Self { columns, rows, rules, is_open: (false, false) })
     }
 
+    /// Without the columns at its sides that no rule ends where lines of text run in from outside: boxes to tick in a text have edges,
+    /// too. None if no column is left.
+    fn without_torn_sides(mut self, words: &[Word]) -> Option<Self> {
+        let area = self.area();
+        let mut near: Vec<&Word> = words
+            .iter()
+            .filter(|word| (area.top..=area.bottom).contains(&middle(word).1) && !word.style.turned)
+            .collect();
+        near.sort_by(|one, other| {
+            one.baseline.total_cmp(&other.baseline).then(one.area.left.total_cmp(&other.area.left))
+        });
+        let lines: Vec<Vec<&Word>> = near
+            .chunk_by(|one, other| other.baseline - one.baseline <= LEVEL)
+            .map(|line| {
+                let mut line = line.to_vec();
+                line.sort_by(|one, other| one.area.left.total_cmp(&other.area.left));
+                line
+            })
+            .collect();
+        let is_torn = |at: f32| {
+            let runs_over = |line: &&Vec<&Word>| {
+                let y = line.first().map_or(0.0, |word| middle(word).1);
+                let has_rule = |rule: &Rule| {
+                    !rule.level && (rule.at - at).abs() <= NEAR && rule.from <= y && y <= rule.to
+                };
+                let after = line.partition_point(|word| word.area.left < at);
+                let (Some(before), Some(after)) = (after.checked_sub(1), line.get(after)) else {
+                    return false;
+                };
+                let gap = after.area.left - line[before].area.right;
+                gap < SPACE * after.style.size && !self.rules.iter().any(has_rule)
+            };
+            lines.iter().filter(runs_over).count() >= TORN
+        };
+        let from = (0..self.columns.len()).find(|at| !is_torn(self.columns[*at]))?;
+        let to = (from..self.columns.len()).rev().find(|at| !is_torn(self.columns[*at]))?;
+        self.is_open = (self.is_open.0 && from == 0, self.is_open.1 && to + 1 == self.columns.len());
+        self.columns = self.columns[from..=to].to_vec();
+        (to > from).then_some(self)
+    }
+
     /// Whether more lines stand beside each other in every cell of a row than there are rows: it has rows without rules between them.
     fn has_rows_within(&self, cells: &[Vec<Word>]) -> bool {
         let mut within = 0;
@@ -125,10 +171,13 @@ impl Grid {
         let (inner, outer) = (baselines(inside.iter()), baselines(beside.iter().copied()));
         let is_common = |line: &&f32| inner.iter().any(|other| (*line - other).abs() <= LEVEL);
         let common = outer.iter().filter(is_common).count();
+        let is_leader =
+            |word: &&&Word| word.text.len() >= LEADER && word.text.bytes().all(|byte| byte == b'.');
+        let leaders = beside.iter().filter(is_leader).count();
         common >= BESIDE
             && common as f32 >= BESIDE_PART * outer.len() as f32
             && common as f32 >= INSIDE_PART * inner.len() as f32
-            && beside.len() <= BESIDE_WORDS * outer.len()
+            && (beside.len() <= BESIDE_WORDS * outer.len() || 2 * leaders >= common)
     }
 
     /// The table, unless it has one column or hardly any cell has words; then they are given back.
@@ -149,19 +198,13 @@ impl Grid {
         if is_no_grid || (!has_sides && self.has_rows_within(&cells)) {
             return Err(cells.into_iter().flatten().collect());
         }
-        let merged = spans::find(&self.columns, &self.rows, &self.rules, &mut cells);
+        let (mut rows, mut rules) = (self.rows.clone(), self.rules.clone());
+        parted::part(&self.columns, &mut rows, &mut rules, &mut cells);
+        let merged = spans::find(&self.columns, &rows, &rules, &mut cells);
         let texts: Vec<String> = cells.into_iter().map(|cell| text_of(cell, known)).collect();
         let rows = texts.chunks(width).map(<[String]>::to_vec).collect();
         Ok(Found { area: self.area(), content: Table::of_grid(rows, merged) })
     }
-}
-
-/// Where the lines of `words` stand.
-fn baselines<'a>(words: impl Iterator<Item = &'a Word>) -> Vec<f32> {
-    let mut places: Vec<f32> = words.map(|word| word.baseline).collect();
-    places.sort_by(f32::total_cmp);
-    places.dedup_by(|one, other| (*one - *other).abs() <= LEVEL);
-    places
 }
 
 fn middle(word: &Word) -> (f32, f32) {
@@ -273,17 +316,7 @@ fn places(rules: &[&Rule]) -> Vec<f32> {
 
 #[cfg(test)]
 mod tests {
-    use signalbox_pdf::Style;
-
-    use super::*;
-
-    /// A word of letters that are 5 points wide.
-    fn word(text: &str, left: f32, baseline: f32) -> Word {
-        let right = left + 5.0 * text.len() as f32;
-        let area = Area { left, top: baseline - 8.0, right, bottom: baseline + 2.0 };
-        let style = Style { size: 10.0, ..Style::default() };
-        Word { text: text.to_owned(), area, baseline, style, confidence: None }
-    }
+    use super::{super::parted::tests::word, *};
 
     /// A grid of two columns from 200 on and of four rows, 20 points high.
     fn grid() -> Vec<Rule> {
@@ -355,5 +388,36 @@ mod tests {
         words.extend(text);
         assert_eq!(take(&grid(), &mut words, &Words::default()).len(), 1);
         assert_eq!(words.len(), 30);
+    }
+
+    #[test]
+    fn box_to_tick_in_a_text_is_no_side_of_a_table() {
+        let mut rules = grid();
+        // Only a box is left of it.
+        rules.iter_mut().filter(|rule| !rule.level && rule.at == 200.0).for_each(|side| side.to = 108.0);
+        let line = |row: usize| {
+            let baseline = 114.0 + 20.0 * row as f32;
+            [("some", 155.0), ("text", 179.0), ("runs", 203.0), ("12", 310.0)]
+                .map(|(text, left)| word(text, left, baseline))
+        };
+        let mut words: Vec<Word> = (0..4).flat_map(line).collect();
+        assert!(take(&rules, &mut words, &Words::default()).is_empty());
+        assert_eq!(words.len(), 16);
+    }
+
+    #[test]
+    fn frames_to_which_leaders_lead_belong_to_the_lines_before() {
+        let line = |row: usize| {
+            let baseline = 114.0 + 20.0 * row as f32;
+            let text = (0..8).map(move |at| word("all", 20.0 * at as f32, baseline));
+            text.chain([
+                word("....", 170.0, baseline),
+                word("14", 210.0, baseline),
+                word("5", 310.0, baseline),
+            ])
+        };
+        let mut words: Vec<Word> = (0..4).flat_map(line).collect();
+        assert!(take(&grid(), &mut words, &Words::default()).is_empty());
+        assert_eq!(words.len(), 44);
     }
 }

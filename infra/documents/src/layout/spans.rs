@@ -74,18 +74,20 @@ impl Spans {
         !self.below[column * self.height + row]
     }
 
-    /// A row whose words stand in columns although no rules are drawn between them has no cell over several columns.
+    /// A row whose words stand in columns although no rules are drawn between them has no cell over several columns, but where
+    /// a text runs from one into the next.
     fn divide_by_gaps(&mut self, columns: &[f32], cells: &[Vec<Word>]) {
         for row in 0..self.height {
             let range = self.at(row, 0)..self.at(row, self.width - 1);
-            let is_divided = range.clone().any(|at| {
-                let (left, right) = (&cells[at], &cells[at + 1]);
+            let both = |at: &usize| !cells[*at].is_empty() && !cells[at + 1].is_empty();
+            let runs_on = |at: &usize| {
                 let edge = columns[at - range.start + 1];
-                let both = !left.is_empty() && !right.is_empty();
-                !self.right[at] && both && !crosses(left, right, edge)
-            });
-            if is_divided {
+                both(at) && crosses(&cells[*at], &cells[at + 1], edge)
+            };
+            if range.clone().any(|at| !self.right[at] && both(&at) && !runs_on(&at)) {
+                let open: Vec<usize> = range.clone().filter(|at| !self.right[*at] && runs_on(at)).collect();
                 self.right[range].fill(true);
+                open.into_iter().for_each(|at| self.right[at] = false);
             }
         }
     }
@@ -214,5 +216,19 @@ mod tests {
         };
         let words: Vec<(usize, Word)> = (0..3).flat_map(row).collect();
         assert!(spans(&rules, &words).is_empty());
+    }
+
+    #[test]
+    fn text_that_runs_on_is_one_cell_beside_others() {
+        let rules = [
+            rule(false, 100.0, 0.0, 20.0),
+            rule(false, 200.0, 0.0, 20.0),
+            rule(true, 20.0, 0.0, 300.0),
+            rule(true, 40.0, 0.0, 300.0),
+        ];
+        let words =
+            [(3, word("word", 10.0, 34.0)), (4, word("running", 160.0, 34.0)), (5, word("on", 201.0, 34.0))];
+        // The last row is empty.
+        assert_eq!(spans(&rules, &words), [(1, 1, 1, 2), (2, 0, 1, 3)]);
     }
 }
