@@ -9,6 +9,8 @@ use super::marker::marker;
 const WIDE_GAP: f32 = 1.0;
 /// How far the baselines of one line may lie apart, in sizes of the font: a raised number belongs to its line.
 const BASELINE: f32 = 0.45;
+/// How much larger than the other one of two pieces of a line is taken to be, at most.
+const LARGER: f32 = 2.0;
 /// Numbers that are smaller than this share of the line's letters, and stand higher or lower by these, in its size, are
 /// raised or lowered; those no further away belong to the word before.
 const SCRIPT: f32 = 0.85;
@@ -115,9 +117,10 @@ impl Line {
         self.words.iter().map(|word| word.text.len()).sum()
     }
 
-    /// Whether both stand on one line.
+    /// Whether both stand on one line. A large sign beside text stands beside several lines, and makes no line of them.
     pub(crate) fn is_level_with(&self, other: &Self) -> bool {
-        let size = self.size.max(other.size).max(1.0);
+        let (small, large) = (self.size.min(other.size), self.size.max(other.size));
+        let size = large.min(LARGER * small).max(1.0);
         (self.baseline - other.baseline).abs() < BASELINE * size
     }
 }
@@ -219,5 +222,22 @@ mod tests {
             word("7", 64.0, 70.0, 100.0, 7.0),
         ]);
         assert_eq!(line.text(), "as noted¹² in 7");
+    }
+
+    #[test]
+    fn lines_beside_a_large_sign_stay_apart() {
+        let line = |text: &str, left: f32, baseline: f32, size: f32| {
+            let area = Area { left, top: baseline - size, right: left + 20.0, bottom: baseline };
+            let style = Style { size, ..Style::default() };
+            Line::new(vec![Word { text: text.to_owned(), area, baseline, style, confidence: None }])
+        };
+        let pieces = vec![
+            line("!", 10.0, 98.0, 30.0),
+            line("one", 50.0, 100.0, 10.0),
+            line("two", 50.0, 111.0, 10.0),
+            line("12", 71.0, 107.0, 6.0),
+        ];
+        let texts: Vec<String> = join_level(pieces, f32::INFINITY).iter().map(Line::text).collect();
+        assert_eq!(texts, ["! one", "two¹²"]);
     }
 }

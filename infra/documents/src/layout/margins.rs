@@ -10,8 +10,9 @@ use super::{flow::Usual, line::Line};
 
 /// How much of a page's height its edges are.
 const EDGE: f32 = 0.12;
-/// Lines of a header or footer at most.
+/// Lines of a header or footer at most, and the pieces of which they consist.
 const LINES: usize = 3;
+const PIECES: usize = 16;
 /// Fewest pages on which a running head stands, and its share of the pages between its first and its last.
 const PAGES: usize = 3;
 const SHARE: f32 = 0.3;
@@ -116,8 +117,8 @@ fn at_edges(page: &Page<'_>, usual: Usual) -> Vec<Edge> {
     order.sort_by(|one, other| lines[*one].baseline.total_cmp(&lines[*other].baseline));
     let is_above = |index: &&usize| lines[**index].area.bottom < EDGE * height;
     let is_below = |index: &&usize| lines[**index].area.top > (1.0 - EDGE) * height;
-    let above: Vec<usize> = order.iter().take_while(is_above).take(LINES).copied().collect();
-    let below: Vec<usize> = order.iter().rev().take_while(is_below).take(LINES).copied().collect();
+    let above = outermost(lines, order.iter().take_while(is_above));
+    let below = outermost(lines, order.iter().rev().take_while(is_below));
     let mut edges = Vec::with_capacity(above.len() + below.len());
     for side in [&above, &below] {
         for (place, index) in side.iter().copied().enumerate() {
@@ -145,6 +146,19 @@ fn at_edges(page: &Page<'_>, usual: Usual) -> Vec<Edge> {
         }
     }
     edges
+}
+
+/// The pieces of the first lines in `order`.
+fn outermost<'a>(lines: &[Line], order: impl Iterator<Item = &'a usize>) -> Vec<usize> {
+    let (mut found, mut count): (Vec<usize>, usize) = (Vec::new(), 0);
+    for index in order.take(PIECES) {
+        count += usize::from(!found.last().is_some_and(|last| lines[*last].is_level_with(&lines[*index])));
+        if count > LINES {
+            break;
+        }
+        found.push(*index);
+    }
+    found
 }
 
 /// The distance from the innermost line of `side` to the text.
@@ -396,6 +410,22 @@ mod tests {
         assert_eq!(left(&pages), [vec!["Annual Report"], vec![], vec![]]);
         let numbered = ["Report | 4", "Report | 5", "Report | 6"].map(|head| (head, 9.0, ""));
         assert_eq!(left(&numbered), [vec!["Report | 4"], vec![], vec![]]);
+    }
+
+    #[test]
+    fn pieces_of_a_line_are_taken_together() {
+        let foot = ["Version 11", "16:21", "Job 250001", "File 2", "4702", "E:/A.SGM"];
+        let mut lines: Vec<Vec<Line>> = (0..4)
+            .map(|_| {
+                let text = (0..20).map(|row| line("text", 130.0 + 12.0 * row as f32, 10.0));
+                text.chain(foot.map(|piece| line(piece, 800.0, 8.0))).collect()
+            })
+            .collect();
+        let mut pages: Vec<Page<'_>> =
+            lines.iter_mut().map(|lines| Page { lines, height: 842.0, has_more: false }).collect();
+        let taken = take(&mut pages, USUAL);
+        assert!(taken[0].footer.is_empty() && taken[1..].iter().all(|margins| margins.footer == foot));
+        assert_eq!(lines.iter().map(Vec::len).collect::<Vec<_>>(), [26, 20, 20, 20]);
     }
 
     #[test]
