@@ -347,7 +347,7 @@ def documents_of_others(program, material):
         for set_, least in (("working", {}), ("judging", {"words": 0.985, "threes": 0.96})):
             if not figures[set_].documents:
                 continue
-            for unit, name in (("words", "words"), ("threes", "sequences of three words")):
+            for unit, name in (("words", "words"), ("threes", "sequences of three words"), ("both orders", "sequences in both orders")):
                 report(f"{name} of {kind} {own}, {set_} set", figures[set_].share(unit, "own"), "", least=least.get(unit))
                 for peer in peers.PEERS:
                     report(f"  the same of {peer}", figures[set_].share(unit, peer), "")

@@ -82,19 +82,33 @@ def agreed(bags):
     return collections.Counter(counts)
 
 
+def agreed_by_two(bags):
+    return agreed([bags[name] for name in peers.PEERS])
+
+
+def of_both_orders(bags):
+    """Each part as often as pdftotext, which reads by where words stand, and a reader in the order of the file have it."""
+    by_file = bags["pymupdf"] | bags["pypdfium2"]
+    return bags["pdftotext"] & by_file
+
+
 class Figures:
-    """Shares of agreed words and threes, per reader."""
+    """Shares of agreed words and threes, per reader. Two readers in the order of the file agree on sequences that a table or form has
+    in no other way; `both orders` are those that a reader by places has, too."""
 
     def __init__(self):
-        self.found = {"words": collections.Counter(), "threes": collections.Counter()}
+        self.found = {unit: collections.Counter() for unit in ("words", "threes", "both orders")}
         self.all = collections.Counter()
         self.documents = 0
 
     def add(self, texts):
         """Counts what each of the texts has of what two peers agree on."""
-        for unit, parts in (("words", words), ("threes", lambda text: threes(words(text)))):
-            bags = {name: collections.Counter(parts(text)) for name, text in texts.items()}
-            truth = agreed([bags[name] for name in peers.PEERS])
+        found = {name: words(text) for name, text in texts.items()}
+        bags = {name: collections.Counter(words) for name, words in found.items()}
+        sequences = {name: collections.Counter(threes(words)) for name, words in found.items()}
+        for unit, bags, agreement in (("words", bags, agreed_by_two), ("threes", sequences, agreed_by_two),
+                                      ("both orders", sequences, of_both_orders)):
+            truth = agreement(bags)
             self.all[unit] += truth.total()
             for name, bag in bags.items():
                 self.found[unit][name] += (bag & truth).total()

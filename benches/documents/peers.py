@@ -16,7 +16,13 @@ PARALLEL, DOCUMENTS_OF_PROCESS, MOST_SECONDS = 2, 100, 1200
 MOST_MEMORY = 3 << 30
 # Letters of a text that are compared, at most.
 MOST_LETTERS = 20_000_000
-PYMUPDF = "import sys, pymupdf\nfor page in pymupdf.open(sys.argv[1]): sys.stdout.write(page.get_text(sort=False))"
+# It writes its complaints where its text is.
+PYMUPDF = """
+import sys, pymupdf
+pymupdf.TOOLS.mupdf_display_errors(False)
+pymupdf.TOOLS.mupdf_display_warnings(False)
+for page in pymupdf.open(sys.argv[1]): sys.stdout.write(page.get_text(sort=False))
+"""
 PYPDFIUM = """
 import sys, pypdfium2
 for page in pypdfium2.PdfDocument(sys.argv[1]): sys.stdout.write(page.get_textpage().get_text_range() + "\\n")
