@@ -210,9 +210,9 @@ async fn add_whole(
             if ranges.is_empty() {
                 continue;
             }
-            let wanted = (span, ranges.as_slice());
+            let numbers = (span, ranges.as_slice());
             for (number, summary) in
-                columns::of_ranges(&mut *connection, source, channel, wanted, collected.figures).await?
+                columns::of_ranges(&mut *connection, source, channel, numbers, collected.figures).await?
             {
                 collected.add(channel, i64::from(number) * i64::from(span) * HOUR, &summary);
             }

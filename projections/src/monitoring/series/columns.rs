@@ -9,7 +9,7 @@ use super::{
     summary::{Sum, Summary},
 };
 
-/// Which figures of summaries are wanted. The others mean nothing then.
+/// Which figures of summaries are read. The others mean nothing then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Figures {
     /// Each of them.
@@ -22,7 +22,7 @@ pub enum Figures {
     Ends,
 }
 
-/// Those that are not wanted, and all where there are no roll-ups, are absent.
+/// `None` for columns that are not read, and for each where there are no roll-ups.
 #[derive(Debug, FromRow)]
 struct Columns {
     number: Option<Vec<i32>>,
