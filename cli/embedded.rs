@@ -8,10 +8,12 @@ use std::{
 };
 
 use anyhow::Context as _;
+use rustix::fs::statvfs;
 use signalbox_config::{Config, Secret};
 use signalbox_embedded::{Nats, NatsOptions, Postgres, PostgresOptions};
+use signalbox_messaging::Bus;
 use sqlx::{Connection, PgConnection};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 /// Where the private database's address is written for other commands, readable by this user alone.
@@ -21,12 +23,27 @@ pub(crate) const BUS_FILE: &str = "nats-url";
 const DATABASE: &str = "signalbox";
 /// Interval of checks for a server that has stopped.
 const WATCH: Duration = Duration::from_millis(500);
+/// Time between two attempts to start a server.
+const START_AGAIN: Duration = Duration::from_secs(5);
+/// A nats-server that has stored nothing for so long is restarted. Before that, a stream that is stuck is made anew.
+const UNSTORED: Duration = Duration::from_secs(20);
+/// Time between two such restarts at least.
+const RESTART_AGAIN: Duration = Duration::from_secs(300);
+/// Free bytes of the disk without which a restart does not help.
+const FREE: u64 = 256 << 20;
 
 /// The servers that were started because no address was configured.
 pub(crate) struct Servers {
     folder: PathBuf,
-    postgres: Option<Postgres>,
-    nats: Option<Nats>,
+    postgres: Option<Kept<Postgres>>,
+    nats: Option<Kept<Nats>>,
+}
+
+/// A server that is started again, on its port, when it has stopped.
+struct Kept<S> {
+    port: u16,
+    /// `None` while it cannot be started.
+    server: Option<S>,
 }
 
 impl Servers {
@@ -42,54 +59,82 @@ impl Servers {
             create_database(&postgres).await?;
             config.database.url = Secret::new(postgres.url(DATABASE));
             write_private(&servers.folder.join(DATABASE_FILE), config.database.url.expose())?;
-            servers.postgres = Some(postgres);
+            servers.postgres = Some(Kept { port: postgres.port(), server: Some(postgres) });
         }
         if config.nats.url.is_empty() {
             let nats = Nats::start(NatsOptions::new(servers.folder.join("nats"))).await?;
             config.nats.url = Secret::new(nats.url());
             write_private(&servers.folder.join(BUS_FILE), config.nats.url.expose())?;
-            servers.nats = Some(nats);
+            servers.nats = Some(Kept { port: nats.port(), server: Some(nats) });
         }
         Ok(servers)
     }
 
-    /// Restarts a server that has stopped, on the same port, until `stop`.
-    pub(crate) async fn watch(&mut self, stop: &CancellationToken) {
+    /// Restarts a server that has stopped, on the same port, until `stop`; also a nats-server that stores nothing of what is sent on
+    /// `bus`: after a moment of a full disk it does not until it is restarted.
+    pub(crate) async fn watch(&mut self, bus: &Bus, stop: &CancellationToken) {
+        let mut restarted: Option<Instant> = None;
         while !stop.is_cancelled() {
             tokio::select! { () = sleep(WATCH) => {}, () = stop.cancelled() => return }
+            let is_due = restarted.is_none_or(|at| at.elapsed() >= RESTART_AGAIN);
+            if is_due && bus.unstored_for().is_some_and(|time| time >= UNSTORED) && self.has_space() {
+                restarted = Some(Instant::now());
+                self.stop_nats().await;
+            }
             if let Err(error) = self.restart_dead().await {
-                tracing::error!(%error, "a server has stopped and cannot be restarted; trying once more");
+                tracing::error!(%error, "a server has stopped and cannot be restarted; it is tried again");
+                tokio::select! { () = sleep(START_AGAIN) => {}, () = stop.cancelled() => return }
             }
         }
     }
 
-    async fn restart_dead(&mut self) -> anyhow::Result<()> {
-        if let Some(postgres) = self.postgres.take_if(|postgres| !postgres.is_running()) {
-            tracing::error!("PostgreSQL has stopped; restarting it");
-            let options = PostgresOptions {
-                port: Some(postgres.port()),
-                ..PostgresOptions::new(self.folder.join("postgres"))
-            };
-            // The folder is free only when the old handle is gone.
-            drop(postgres);
-            self.postgres = Some(Postgres::start(options).await?);
+    fn has_space(&self) -> bool {
+        statvfs(&self.folder).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) >= FREE)
+    }
+
+    /// Ends the private nats-server, if there is one; it counts as one that has stopped.
+    async fn stop_nats(&mut self) {
+        if let Some(nats) = self.nats.as_mut().and_then(|kept| kept.server.take()) {
+            tracing::error!("nats-server stores nothing, as after a full disk");
+            nats.stop().await;
         }
-        if let Some(nats) = self.nats.take_if(|nats| !nats.is_running()) {
+    }
+
+    async fn restart_dead(&mut self) -> anyhow::Result<()> {
+        let postgres = self.restart_postgres().await;
+        let nats = self.restart_nats().await;
+        postgres.and(nats)
+    }
+
+    async fn restart_postgres(&mut self) -> anyhow::Result<()> {
+        let Some(Kept { port, server }) = &mut self.postgres else { return Ok(()) };
+        if !server.as_mut().is_some_and(Postgres::is_running) {
+            tracing::error!("PostgreSQL has stopped; restarting it");
+            // The folder is free only when the old handle is gone.
+            *server = None;
+            let options = PostgresOptions::new(self.folder.join("postgres"));
+            *server = Some(Postgres::start(PostgresOptions { port: Some(*port), ..options }).await?);
+        }
+        Ok(())
+    }
+
+    async fn restart_nats(&mut self) -> anyhow::Result<()> {
+        let Some(Kept { port, server }) = &mut self.nats else { return Ok(()) };
+        if !server.as_mut().is_some_and(Nats::is_running) {
             tracing::error!("nats-server has stopped; restarting it");
-            let options =
-                NatsOptions { port: Some(nats.port()), ..NatsOptions::new(self.folder.join("nats")) };
-            drop(nats);
-            self.nats = Some(Nats::start(options).await?);
+            *server = None;
+            let options = NatsOptions::new(self.folder.join("nats"));
+            *server = Some(Nats::start(NatsOptions { port: Some(*port), ..options }).await?);
         }
         Ok(())
     }
 
     /// Stops the servers.
     pub(crate) async fn stop(self) {
-        if let Some(nats) = self.nats {
+        if let Some(nats) = self.nats.and_then(|kept| kept.server) {
             nats.stop().await;
         }
-        if let Some(postgres) = self.postgres {
+        if let Some(postgres) = self.postgres.and_then(|kept| kept.server) {
             postgres.stop().await;
         }
         for file in [DATABASE_FILE, BUS_FILE] {

@@ -3,6 +3,7 @@ use std::time::Duration;
 use anyhow::bail;
 use signalbox_config::Config;
 use signalbox_gateway::NewAdmin;
+use signalbox_messaging::Bus;
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -43,14 +44,14 @@ async fn serve(
     stop: &CancellationToken,
     signals: &mut Signals,
 ) -> anyhow::Result<()> {
-    let mut service = tokio::select! {
+    let (mut service, bus) = tokio::select! {
         started = start(config, listener, stop) => started?,
         // A service that is still starting has no work to finish.
         () = signals.received() => return Ok(()),
     };
     tokio::select! {
         stopped = service.until_stopped(signals) => stopped,
-        () = servers.watch(stop) => service.until_stopped(signals).await,
+        () = servers.watch(&bus, stop) => service.until_stopped(signals).await,
     }
 }
 
@@ -58,7 +59,7 @@ async fn start(
     config: &Config,
     listener: Option<tokio::net::TcpListener>,
     stop: &CancellationToken,
-) -> anyhow::Result<Service> {
+) -> anyhow::Result<(Service, Bus)> {
     raise_file_limit();
     let pool = setup::database(config).await?;
     signalbox_database::migrate(&pool).await?;
@@ -81,7 +82,7 @@ async fn start(
             bail!(error);
         }
     }
-    Ok(service)
+    Ok((service, bus))
 }
 
 fn greet(config: &Config, admin: Option<NewAdmin>) {

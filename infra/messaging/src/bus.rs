@@ -55,6 +55,8 @@ pub struct Bus {
     connections: watch::Receiver<u64>,
     /// Streams that do not store published messages.
     pub(crate) stuck: Arc<Mutex<HashMap<String, Stuck>>>,
+    /// Since when none of the messages that were published has been stored.
+    pub(crate) unstored: Arc<Mutex<Option<Instant>>>,
     /// When a handler answered a command of this process last.
     pub(crate) answered: Arc<Mutex<Option<Instant>>>,
     /// Names this process among those that wake each other.
@@ -97,8 +99,8 @@ impl Bus {
         }
         let jetstream = jetstream::new(client.clone());
         let name = Arc::from(client.new_inbox());
-        let (stuck, answered, wakeups) = Default::default();
-        Ok(Self { client, jetstream, replicas: 1, connections, stuck, answered, name, wakeups })
+        let (stuck, unstored, answered, wakeups) = Default::default();
+        Ok(Self { client, jetstream, replicas: 1, connections, stuck, unstored, answered, name, wakeups })
     }
 
     /// The same connection, for streams of which `replicas` servers keep a copy.
@@ -116,6 +118,11 @@ impl Bus {
     /// Time since a handler carried out or refused a command of this process; `None` if there was no such command.
     pub fn since_answer(&self) -> Option<Duration> {
         self.answered.lock().unwrap_or_else(PoisonError::into_inner).map(|at| at.elapsed())
+    }
+
+    /// Time for which messages were published and none was stored; `None` since one was.
+    pub fn unstored_for(&self) -> Option<Duration> {
+        self.unstored.lock().unwrap_or_else(PoisonError::into_inner).map(|since| since.elapsed())
     }
 
     /// Whether the server is reachable now.

@@ -94,7 +94,7 @@ impl EventStream {
         let sent = self.bus.jetstream.publish_with_headers(subject.clone(), headers, payload.clone()).await;
         let stored = sent.map_err(|error| BusError::Publish(error.to_string()))?.await;
         self.bus.note_stored(stream_config(), &stored).await;
-        stored.map(|stored| stored.sequence).map_err(|error| BusError::Publish(error.to_string()))
+        stored.map(|stored| stored.sequence).map_err(|error| self.bus.unstored(&error))
     }
 
     /// Makes the stream again after JetStream has lost it.

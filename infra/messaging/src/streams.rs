@@ -79,6 +79,7 @@ impl Bus {
     /// After a full disk, nats-server may answer for a stream and store nothing in it until it is restarted. What our streams hold
     /// can be put back from the log, so such a stream is deleted and made again.
     pub(crate) async fn note_stored<T>(&self, config: Config, stored: &Result<T, PublishError>) {
+        self.note_unstored(stored);
         let name = config.name.clone();
         let is_silent = matches!(stored, Err(error) if error.kind() == PublishErrorKind::TimedOut);
         if !is_silent || !self.is_connected() {
@@ -106,6 +107,29 @@ impl Bus {
         }
         if let Err(error) = self.open_stream(config).await {
             tracing::warn!(%error, stream = name, "a stream cannot be made anew");
+        }
+    }
+
+    /// The error of a message that was not stored.
+    pub(crate) fn unstored(&self, error: &PublishError) -> BusError {
+        BusError::Publish(match self.unstored_for() {
+            Some(time) if time >= STUCK * 2 => format!(
+                "{error}; nats-server has stored nothing for {} s: if its disk was full, free some space and restart it",
+                time.as_secs()
+            ),
+            _ => error.to_string(),
+        })
+    }
+
+    fn note_unstored<T>(&self, stored: &Result<T, PublishError>) {
+        let mut unstored = self.unstored.lock().unwrap_or_else(PoisonError::into_inner);
+        match stored.as_ref().map_err(PublishError::kind) {
+            Err(PublishErrorKind::TimedOut | PublishErrorKind::StreamNotFound) if self.is_connected() => {
+                unstored.get_or_insert_with(Instant::now);
+            }
+            // Refused: the stream is there, or the message did not reach the server.
+            Err(_) => {}
+            Ok(_) => *unstored = None,
         }
     }
 
