@@ -125,7 +125,7 @@ impl Bus {
         let mut unstored = self.unstored.lock().unwrap_or_else(PoisonError::into_inner);
         match stored.as_ref().map_err(PublishError::kind) {
             Err(PublishErrorKind::TimedOut | PublishErrorKind::StreamNotFound) if self.is_connected() => {
-                unstored.get_or_insert_with(Instant::now);
+                unstored.get_or_insert_with(std::time::Instant::now);
             }
             // Refused: the stream is there, or the message did not reach the server.
             Err(_) => {}
