@@ -10,12 +10,11 @@ const LEVEL: f32 = 0.1;
 
 /// Makes the dots of a leader one word.
 pub(crate) fn join(words: &mut Vec<Word>) {
-    if !words.windows(DOTS).any(|run| run.iter().all(is_dots)) {
+    if !words.windows(DOTS).any(|run| run.iter().all(is_dot)) {
         return;
     }
     let mut joined: Vec<Word> = Vec::with_capacity(words.len());
-    for run in
-        std::mem::take(words).chunk_by(|one, other| is_dots(one) && is_dots(other) && leads(one, other))
+    for run in std::mem::take(words).chunk_by(|one, other| is_dot(one) && is_dot(other) && leads(one, other))
     {
         match run {
             [first, .., last] if run.len() >= DOTS => {
@@ -28,8 +27,9 @@ pub(crate) fn join(words: &mut Vec<Word>) {
     *words = joined;
 }
 
-fn is_dots(word: &Word) -> bool {
-    !word.style.turned && word.text.bytes().all(|byte| byte == b'.')
+/// Several dots in one word have no places of their own.
+fn is_dot(word: &Word) -> bool {
+    !word.style.turned && word.text == "."
 }
 
 fn leads(one: &Word, other: &Word) -> bool {

@@ -62,7 +62,7 @@ impl Words {
         if ["und", "oder", "bzw", "sowie", "and", "or", "to", "bis"].contains(&plain) {
             return Seam::Space;
         }
-        if !last.is_alphabetic() || !first.is_lowercase() {
+        if !last.is_alphabetic() || !first.is_lowercase() || is_path(before) || is_path(plain) {
             return Seam::Nothing;
         }
         let divided = self.knows(&format!("{before}{plain}"));
@@ -70,6 +70,11 @@ impl Words {
             ['-', '\u{2010}'].iter().any(|hyphen| self.knows(&format!("{before}{hyphen}{plain}")));
         if hyphenated && !divided { Seam::Nothing } else { Seam::Divided }
     }
+}
+
+/// Whether a word is a path, an address or a name of a program, which is divided at its own hyphens only.
+fn is_path(word: &str) -> bool {
+    word.starts_with('/') || word.matches('/').count() > 1 || word.contains(['_', '@'])
 }
 
 /// How two lines meet.
@@ -109,6 +114,8 @@ mod tests {
             ("dash -", "here", "dash - here"),
             ("Prü-", "fung, die", "Prüfung, die"),
             ("Prü\u{2010}", "fung", "Prüfung"),
+            ("in /usr/lib/i386-linux-", "gnu/one/", "in /usr/lib/i386-linux-gnu/one/"),
+            ("und/oder-", "artig", "und/oderartig"),
             ("E\u{2010}Mail\u{2010}", "Adresse", "E\u{2010}Mail\u{2010}Adresse"),
         ] {
             let mut text = first.to_owned();
