@@ -33,13 +33,16 @@ PYMUPDF = f"""
 import json, sys, pymupdf
 document = pymupdf.open(sys.argv[1])
 for number in range(min({PAGES}, len(document))):
+    # It knows places on the page before that is turned.
+    turn = document[number].rotation_matrix
     blocks = document[number].get_text("rawdict")["blocks"]
     chars = [char for block in blocks for line in block.get("lines", []) for span in line["spans"] for char in span["chars"]]
-    found = [((char["bbox"][0] + char["bbox"][2]) / 2, (char["bbox"][1] + char["bbox"][3]) / 2, char["c"]) for char in chars]
+    boxes = [(pymupdf.Rect(char["bbox"]) * turn, char["c"]) for char in chars]
+    found = [((box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2, letter) for box, letter in boxes]
     print(json.dumps([number + 1, found]))
     for field in document[number].widgets():
         value = "☐☒" if field.field_type in (2, 5) else str(field.field_value or "")
-        print(json.dumps([-number - 1, [*field.rect, value]]))
+        print(json.dumps([-number - 1, [*(field.rect * turn), value]]))
 """
 
 
@@ -106,7 +109,7 @@ def check_words(document, answer, figures, lost):
             if is_read(expected, ways):
                 figures["read"] += 1
                 continue
-            second = pages_of(document, "pymupdf", PYMUPDF) if second is None else second
+            second = pages_of(document, "pymupdf-turned", PYMUPDF) if second is None else second
             if any(is_read(expected, letters_at(letters, boxes)) for letters in second[page]) or is_in_field(expected, boxes, second[-page]):
                 figures["read by PyMuPDF"] += 1
                 lost_by = "pdfplumber"
