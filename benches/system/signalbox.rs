@@ -22,6 +22,8 @@ pub(super) const EMAIL: &str = "admin@signalbox.local";
 pub enum Role {
     /// All of them in one process.
     All,
+    /// All of them in one process that starts the servers that they need.
+    Up,
     /// HTTP and sockets.
     Gateway,
     /// Command handlers.
@@ -45,15 +47,27 @@ pub struct Signalbox {
 impl Signalbox {
     /// A process with `role` on `servers`, without limits that a load generator would run into.
     pub fn new(servers: &Servers, role: Role) -> anyhow::Result<Self> {
-        let address = free_address()?;
-        let many = "4000000000".to_owned();
-        let environment = vec![
+        let mut own = Self::of(role, servers.folder())?;
+        own.environment.extend([
             ("DATABASE_URL", servers.database_url.clone()),
             ("NATS_URL", servers.nats_url.clone()),
             ("SIGNALBOX_DATABASE__REPLICA_URL", servers.replica_url.clone().unwrap_or_default()),
             ("SIGNALBOX_NATS__REPLICAS", servers.nats_servers().to_string()),
+        ]);
+        Ok(own)
+    }
+
+    /// A process that starts servers of its own, with all that it has in `folder`.
+    pub fn with_own_servers(folder: &Path) -> anyhow::Result<Self> {
+        Self::of(Role::Up, folder)
+    }
+
+    fn of(role: Role, folder: &Path) -> anyhow::Result<Self> {
+        let address = free_address()?;
+        let many = "4000000000".to_owned();
+        let environment = vec![
             ("SIGNALBOX_SERVER__ADDRESS", address.to_string()),
-            ("SIGNALBOX_STORAGE__FOLDER", servers.folder().join("data").display().to_string()),
+            ("SIGNALBOX_STORAGE__FOLDER", folder.join("data").display().to_string()),
             ("SIGNALBOX_ADMIN_EMAIL", EMAIL.to_owned()),
             ("SIGNALBOX_ADMIN_PASSWORD", PASSWORD.to_owned()),
             // Where the receivers of webhooks are.
@@ -66,7 +80,7 @@ impl Signalbox {
             ("SIGNALBOX_LIMITS__INGEST_REQUEST_BURST", many.clone()),
             ("SIGNALBOX_LIMITS__ANONYMOUS_EXTRACTIONS_PER_MINUTE", many),
         ];
-        let log = servers.folder().join(format!("{role:?}-{}.log", address.port()).to_lowercase());
+        let log = folder.join(format!("{role:?}-{}.log", address.port()).to_lowercase());
         Ok(Self { role, address, environment, log })
     }
 
@@ -98,9 +112,9 @@ impl Signalbox {
 
     /// Starts the process. It may still be starting up when this returns.
     pub fn start(&self) -> anyhow::Result<Program> {
-        let mut arguments = vec!["serve"];
+        let mut arguments = vec![if self.role == Role::Up { "up" } else { "serve" }];
         let role = match self.role {
-            Role::All => None,
+            Role::All | Role::Up => None,
             Role::Gateway => Some("gateway"),
             Role::Commands => Some("commands"),
             Role::Projections => Some("projections"),

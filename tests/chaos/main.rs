@@ -126,6 +126,12 @@ async fn a_full_disk_of_the_bus_costs_no_data() -> anyhow::Result<()> {
     odds::full_disk_of_nats().await
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes and needs root for a small file system; run it with `make chaos`"]
+async fn a_full_disk_of_everything_is_survived_without_a_hand() -> anyhow::Result<()> {
+    odds::full_disk_of_up().await
+}
+
 /// `wiped` says whether nats-server loses its streams each time it is killed.
 async fn run(wiped: bool) -> anyhow::Result<()> {
     let (count, rounds, seed) = (of("CHAOS_TRANSFERS", 500)?, of("CHAOS_ROUNDS", 4)?, of("CHAOS_SEED", 1)?);

@@ -3,7 +3,7 @@
 mod disks;
 mod networks;
 
-pub use disks::{full_disk_of_nats, full_disk_of_postgres};
+pub use disks::{full_disk_of_nats, full_disk_of_postgres, full_disk_of_up};
 pub use networks::{silent_bucket, silent_receiver, silent_replica};
 
 use std::{
@@ -206,16 +206,10 @@ impl System {
         Ok(())
     }
 
-    async fn parts(&self) -> anyhow::Result<Vec<String>> {
-        let health = self.api.get("/health").await?;
-        let faults = health["faults"].as_array().cloned().unwrap_or_default();
-        Ok(faults.iter().filter_map(|fault| fault["part"].as_str().map(str::to_owned)).collect())
-    }
-
     /// Waits until health names a part of `kind`, or no longer does.
     async fn named(&self, kind: &str, is_named: bool) -> anyhow::Result<()> {
         wait_until("health naming the part, or no longer", END, || async {
-            let parts = self.parts().await?;
+            let parts = parts(&self.api).await?;
             let found = parts.iter().any(|part| part.starts_with(kind));
             ensure!(found == is_named, "health names {parts:?}");
             Ok(true)
@@ -228,6 +222,13 @@ impl System {
             self.processes.iter().map(|(role, _, program)| format!("--- {role:?}\n{}", program.said()));
         said.collect::<Vec<_>>().join("\n")
     }
+}
+
+/// The parts that health names.
+async fn parts(api: &Api) -> anyhow::Result<Vec<String>> {
+    let health = api.get("/health").await?;
+    let faults = health["faults"].as_array().cloned().unwrap_or_default();
+    Ok(faults.iter().filter_map(|fault| fault["part"].as_str().map(str::to_owned)).collect())
 }
 
 /// The address in `url`, behind its user and before its path.

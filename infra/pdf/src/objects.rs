@@ -186,6 +186,7 @@ fn rule(x: f32, y: f32, to_x: f32, to_y: f32) -> Option<Rule> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{pdf, words};
 
     #[test]
     fn only_straight_thin_long_shapes_are_rules() {
@@ -193,5 +194,23 @@ mod tests {
         assert!(rule(3.0, 50.0, 3.0, 0.0).is_some_and(|rule| !rule.level && rule.from == 0.0));
         assert_eq!(rule(0.0, 0.0, 100.0, 80.0), None);
         assert_eq!(rule(0.0, 0.0, 2.0, 1.0), None);
+    }
+
+    #[test]
+    fn letters_in_a_form_are_turned_and_scaled_with_it() {
+        let styles = |matrix: &str| -> Vec<_> {
+            let text = "BT /F 10 Tf 50 20 Td (two words) Tj ET";
+            let form = format!(
+                "<</Type/XObject/Subtype/Form/BBox[0 0 600 800]/Matrix[{matrix}]/Resources<</Font<</F 4 0 R>>>>/Length {}>>\
+                 stream\n{text}\nendstream",
+                text.len() + 1
+            );
+            let words = words(pdf("/X Do", "", "", &[&form]));
+            words.into_iter().map(|word| (word.text, word.style.turned, word.style.size.round())).collect()
+        };
+        let both = |turned, size| [("two".to_owned(), turned, size), ("words".to_owned(), turned, size)];
+        assert_eq!(styles("1 0 0 1 0 0"), both(false, 10.0));
+        assert_eq!(styles("2 0 0 2 0 0"), both(false, 20.0));
+        assert_eq!(styles("0 1 -1 0 300 100"), both(true, 10.0));
     }
 }

@@ -36,14 +36,14 @@ fn start() -> Sender<Work> {
 }
 
 /// A PDF of one page: Helvetica is its font `F`, `content` what is drawn, `annotations` the list of them. Objects from
-/// number 6 on are `more`; the form's fields are `fields`.
+/// number 6 on are `more`, of which the first is its form `X` if that is drawn; the form's fields are `fields`.
 pub(crate) fn pdf(content: &str, annotations: &str, fields: &str, more: &[&str]) -> Vec<u8> {
     let mut objects = vec![
         format!("<</Type/Catalog/Pages 2 0 R/AcroForm<</Fields[{fields}]/DR<</Font<</F 4 0 R>>>>>>>>"),
         "<</Type/Pages/Kids[3 0 R]/Count 1>>".to_owned(),
         format!(
-            "<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Resources<</Font<</F 4 0 R>>>>/Contents 5 0 R\
-             /Annots[{annotations}]>>"
+            "<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Resources<</Font<</F 4 0 R>>/XObject<</X 6 0 R>>>>\
+             /Contents 5 0 R/Annots[{annotations}]>>"
         ),
         "<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding/WinAnsiEncoding>>".to_owned(),
         format!("<</Length {}>>stream\n{content}\nendstream", content.len() + 1),

@@ -1,4 +1,4 @@
-//! Full disks of PostgreSQL and of the bus.
+//! Full disks of PostgreSQL, of the bus, and of all that `signalbox up` has.
 
 use std::{fs, time::Duration};
 
@@ -7,11 +7,12 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{END, SmallDisk, System};
-use crate::system::{Servers, wait_for, wait_until};
+use super::{END, SmallDisk, System, parts};
+use crate::system::{Servers, Signalbox, wait_for, wait_until};
 
 const POSTGRES_MEGABYTES: u32 = 600;
 const NATS_MEGABYTES: u32 = 3000;
+const UP_MEGABYTES: u32 = 1500;
 const BATCH: usize = 1000;
 /// A full disk shows by then, since each batch needs some of it.
 const BATCHES: usize = 500;
@@ -130,4 +131,31 @@ pub async fn full_disk_of_nats() -> anyhow::Result<()> {
         freed.elapsed()
     );
     system.check().await
+}
+
+/// Fills the disk of `signalbox up` until the relay is stuck, and makes space again: it has to restart its servers by itself.
+pub async fn full_disk_of_up() -> anyhow::Result<()> {
+    let disk = SmallDisk::mount(UP_MEGABYTES)?;
+    let (program, api) = Signalbox::with_own_servers(disk.0.path())?.start_and_log_in().await?;
+    let event = |number: u8| json!({"name": format!("boiler {number}"), "type": "sensor"});
+    api.post("/api/v1/events", &event(0)).await?;
+    disk.fill()?;
+    let made = api.exchange(Method::POST, "/api/v1/events", Some(&event(1))).await?;
+    println!("the disk of everything is full: a write was answered with {}", made.status);
+    let relay = |is_named: bool| {
+        let api = &api;
+        wait_until("health naming the relay, or no longer", END, move || async move {
+            let parts = parts(api).await?;
+            ensure!(parts.iter().any(|part| part == "relay") == is_named, "health names {parts:?}");
+            Ok(true)
+        })
+    };
+    relay(true).await.with_context(|| program.said())?;
+    fs::remove_file(disk.filler())?;
+    let freed = Instant::now();
+    relay(false).await.with_context(|| program.said())?;
+    api.post("/api/v1/events", &event(2)).await?;
+    println!("the relay went on {:.1?} after the disk had space", freed.elapsed());
+    program.stop();
+    Ok(())
 }
