@@ -1,4 +1,4 @@
--- Revision 1
+-- Revision 2
 -- Aggregates of the points of each channel per hour and per day of measurement, by the day of their rows in the log as chunks are.
 -- The fold of datapoints keeps them together with the chunks, see docs/adr/0041-rollups-with-the-chunks.md.
 CREATE OR REPLACE FUNCTION create_rollups(place text) RETURNS void LANGUAGE plpgsql AS $$
@@ -19,4 +19,17 @@ BEGIN
         one boolean PRIMARY KEY DEFAULT true CHECK (one), position bigint NOT NULL)', place);
     EXECUTE format('INSERT INTO %I.rollup_progress (position) SELECT position FROM %I.progress', place, place);
     EXECUTE format('INSERT INTO %I.unrolled_days SELECT DISTINCT day FROM %I.hours', place, place);
+    -- The hours of a day of measurement in one row; bit `n` of `hours` is for hour `n`. See docs/adr/0053-packed-hours.md.
+    EXECUTE format('CREATE TABLE %I.packed_hours (
+        channel int NOT NULL, number int NOT NULL, day date NOT NULL, hours int NOT NULL, sums bytea NOT NULL, extremes bytea NOT NULL,
+        ends bytea NOT NULL, PRIMARY KEY (channel, number, day)) WITH (toast_tuple_target = 8160)', place);
+    EXECUTE format('CREATE INDEX packed_hours_day ON %I.packed_hours (day)', place);
+    -- Days of measurement whose hours are to be packed.
+    EXECUTE format('CREATE TABLE %I.unpacked_hours (
+        channel int NOT NULL, number int NOT NULL, day date NOT NULL, PRIMARY KEY (channel, number, day))', place);
+    -- The packs belong to the roll-ups only where this is the position of `progress`. Hours of days of the log before `ended_before` are
+    -- packed or in line.
+    EXECUTE format('CREATE TABLE %I.pack_progress (
+        one boolean PRIMARY KEY DEFAULT true CHECK (one), position bigint NOT NULL, ended_before date)', place);
+    EXECUTE format('INSERT INTO %I.pack_progress (position) VALUES (-1)', place);
 END $$;

@@ -111,6 +111,10 @@ impl Log {
         while self.folder.step().await.unwrap() != FoldStep::Idle {}
     }
 
+    async fn pack(&self) {
+        while self.folder.pack().await.unwrap() {}
+    }
+
     fn expected(&self, is_selected: impl Fn(&Datapoint) -> bool) -> Vec<Datapoint> {
         let mut points: Vec<_> = self.known.iter().copied().filter(|point| is_selected(point)).collect();
         points.sort_by_key(|point| point.point.order());
@@ -204,6 +208,9 @@ impl Log {
 
     /// Every aggregate equals the same over the raw points, for windows and steps of any size.
     async fn check_buckets(&self, random: &mut StdRng) {
+        if random.random_bool(0.5) {
+            self.pack().await;
+        }
         let times: Vec<i64> = self.known.iter().map(|point| point.point.time).collect();
         let oldest = times.iter().copied().min().unwrap_or_default();
         let (any, length) = (*times.choose(random).unwrap_or(&0), random.random_range(1..20 * 24 * HOUR));

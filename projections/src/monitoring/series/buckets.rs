@@ -6,17 +6,18 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 use futures::TryStreamExt;
-use signalbox_datapoint_log::{ChunkPoint, micros, moment};
+use signalbox_datapoint_log::{ChunkPoint, codec::decode_chunk, micros, moment};
 use sqlx::{PgConnection, PgPool};
 
 use super::{
     HOUR, SeriesError,
-    chunk::{self, ChunkKey, Names, RowHead, bytes_of},
+    chunk::{self, ChunkKey, Names, RowHead, bytes_of, readable},
     columns::{self, Figures},
-    first_day_since, hour_of,
+    cut_hours, first_day_since, hour_of,
     incomplete::note_cut_hour,
+    packs,
     rollups::{self, DAY, RollupRow, Source},
-    snapshot::{Progress, Snapshot, Tail},
+    snapshot::{Snapshot, Tail},
     summary::Summary,
 };
 
@@ -71,6 +72,30 @@ impl Collected {
         }
     }
 
+    /// Adds `points`, which are in order, without those that were deleted since: those of one bucket together.
+    fn add_points(&mut self, channel: i32, points: &[ChunkPoint], tail: &Tail) {
+        let mut run: Option<(i64, Summary)> = None;
+        for point in points {
+            if point.time < self.from || point.time >= self.to || tail.is_deleted(point) {
+                continue;
+            }
+            let summary = Summary::of(*point);
+            match &mut run {
+                Some((end, sum)) if point.time < *end => *sum = sum.plus(&summary),
+                _ => {
+                    if let Some((_, sum)) = run {
+                        self.add(channel, sum.first().time, &sum);
+                    }
+                    let rest = self.step - (point.time - self.from).rem_euclid(self.step);
+                    run = Some((point.time.saturating_add(rest), summary));
+                }
+            }
+        }
+        if let Some((_, sum)) = run {
+            self.add(channel, sum.first().time, &sum);
+        }
+    }
+
     /// Adds `summary` to the bucket that contains `time`.
     fn add(&mut self, channel: i32, time: i64, summary: &Summary) {
         let number = (time - self.from).div_euclid(self.step);
@@ -118,7 +143,7 @@ pub async fn buckets(
     let mut collected = Collected::new(window);
     let mut snapshot = Snapshot::open(pool).await?;
     let tail = snapshot.tail(Some(collected.from)).await?;
-    add_folded(snapshot.connection(), &tail, &mut collected).await?;
+    add_folded(&mut snapshot, &tail, &mut collected).await?;
     snapshot.close().await?;
     for point in &tail.points {
         collected.add_point(point.channel, &point.point);
@@ -127,21 +152,23 @@ pub async fn buckets(
 }
 
 async fn add_folded(
-    connection: &mut PgConnection,
+    snapshot: &mut Snapshot,
     tail: &Tail,
     collected: &mut Collected,
 ) -> Result<(), SeriesError> {
-    let progress = Progress::read(&mut *connection, "series").await?;
-    if !rollups::is_current(&mut *connection, &progress).await? {
+    let standing = snapshot.standing();
+    let (is_current, has_packs) = (standing.has_current_rollups(), standing.has_current_packs());
+    let unrolled = standing.unrolled.clone();
+    let connection = snapshot.connection();
+    if !is_current {
         add_chunks(&mut *connection, None, tail, collected).await?;
         return add_rollups(connection, Source::Kept, tail, collected).await;
     }
-    let unrolled = rollups::unrolled_days(&mut *connection, "series").await?;
     if !unrolled.is_empty() {
-        let days = Some(unrolled.into_iter().collect());
-        add_chunks(&mut *connection, days, tail, collected).await?;
+        add_chunks(&mut *connection, Some(unrolled), tail, collected).await?;
     }
-    add_rollups(connection, Source::All, tail, collected).await
+    let source = if has_packs { Source::Packed } else { Source::All };
+    add_rollups(connection, source, tail, collected).await
 }
 
 /// Adds the points of chunks, of some days of the log or of all.
@@ -184,18 +211,40 @@ async fn add_rollups(
     } else {
         add_without_deleted(&mut *connection, source, &plan, tail, (collected, &mut raw)).await?;
     }
-    let channels = collected.channels();
-    let mut rows = rollups::of_ranges(&mut *connection, source, &channels, 1, &plan.raw);
-    while let Some(row) = rows.try_next().await? {
-        if !row.is_kept {
-            raw.push(ChunkKey { channel: row.channel, hour: row.number, day: row.day }, 0);
-        } else if !collected.add_within(&row) {
-            note_cut_hour();
+    let heads =
+        if raw.is_empty() { Vec::new() } else { chunk::heads(&mut *connection, "series", &raw).await? };
+    add_rows(&mut *connection, heads, tail, collected).await?;
+    add_cut_hours(connection, source, &plan, tail, collected).await
+}
+
+/// Adds the hours that the ends of buckets cut.
+async fn add_cut_hours(
+    connection: &mut PgConnection,
+    source: Source,
+    plan: &Plan,
+    tail: &Tail,
+    collected: &mut Collected,
+) -> Result<(), SeriesError> {
+    if plan.raw.is_empty() {
+        return Ok(());
+    }
+    let (channels, mut later) = (collected.channels(), Vec::new());
+    let rows = cut_hours::of_ranges(&mut *connection, source, &channels, &plan.raw, AT_ONCE).await?;
+    for row in rows {
+        match (&row.bytes, row.head()) {
+            (Some(bytes), Some(head)) => {
+                let points = readable(decode_chunk(bytes), head.channel, head.hour).unwrap_or_default();
+                collected.add_points(head.channel, &points, tail);
+            }
+            (None, Some(head)) => later.push(head),
+            (_, None) => {
+                if row.rollup.is_kept && !collected.add_within(&row.rollup) {
+                    note_cut_hour();
+                }
+            }
         }
     }
-    drop(rows);
-    let heads = chunk::heads(&mut *connection, "series", &raw).await?;
-    add_rows(connection, heads, tail, collected).await
+    add_rows(connection, later, tail, collected).await
 }
 
 /// Adds the days and hours of a plan.
@@ -205,14 +254,23 @@ async fn add_whole(
     plan: &Plan,
     collected: &mut Collected,
 ) -> Result<(), SeriesError> {
-    for channel in collected.channels() {
-        for (span, ranges) in [(DAY, &plan.days), (1, &plan.hours)] {
+    let (channels, figures) = (collected.channels(), collected.figures);
+    let mut rest = source;
+    if source == Source::Packed && !plan.hours.is_empty() {
+        rest = Source::Kept;
+        packs::each_hour(&mut *connection, &channels, &plan.hours, figures, |channel, hour, summary| {
+            collected.add(channel, i64::from(hour) * HOUR, summary);
+        })
+        .await?;
+    }
+    for channel in channels {
+        for (source, span, ranges) in [(source, DAY, &plan.days), (rest, 1, &plan.hours)] {
             if ranges.is_empty() {
                 continue;
             }
             let numbers = (span, ranges.as_slice());
             for (number, summary) in
-                columns::of_ranges(&mut *connection, source, channel, numbers, collected.figures).await?
+                columns::of_ranges(&mut *connection, source, channel, numbers, figures).await?
             {
                 collected.add(channel, i64::from(number) * i64::from(span) * HOUR, &summary);
             }
@@ -343,9 +401,7 @@ async fn add_rows(
             names.push(row.key(), row.part);
         }
         for row in bytes_of(connection, "series", "points", &names).await? {
-            for point in row.points().unwrap_or_default().iter().filter(|point| !tail.is_deleted(point)) {
-                collected.add_point(row.channel, point);
-            }
+            collected.add_points(row.channel, &row.points().unwrap_or_default(), tail);
         }
     }
     Ok(())

@@ -105,7 +105,7 @@ pub(super) async fn of_ranges(
     .bind(span)
     .bind(firsts)
     .bind(ends)
-    .bind(source == Source::All)
+    .bind(source != Source::Kept)
     .bind(are(Figures::Sums))
     .bind(are(Figures::Extremes))
     .bind(are(Figures::Ends))

@@ -22,7 +22,7 @@ use super::{
     fold::{apply, ensure_days},
     incomplete::{record_skipped, report_skipped},
     kept::leave_out,
-    rollups,
+    packs, rollups,
     snapshot::{Progress, begin_fold},
 };
 use crate::{Lease, Leases, runner::END_HUNG};
@@ -95,12 +95,16 @@ impl Folder {
         *delay = FOLD_INTERVAL;
         clear_fault(pool, PART).await?;
         let (mut folded, mut reported): (Option<Instant>, Option<Instant>) = (None, None);
+        let mut packed: Option<Instant> = None;
         let is_past = |moment: Option<Instant>, delay| moment.is_none_or(|moment| moment.elapsed() >= delay);
         loop {
             let is_due = is_past(folded, FOLD_INTERVAL) || folder.waiting().await? >= MANY;
             if is_due && let FoldStep::Folded(points) = folder.step().await? {
                 folded = (points < MANY).then(Instant::now);
                 continue;
+            }
+            if is_past(packed, FOLD_INTERVAL) {
+                packed = (!folder.pack().await?).then(Instant::now);
             }
             if is_past(reported, REPORT) {
                 report_skipped(&mut *pool.acquire().await?).await?;
@@ -118,6 +122,15 @@ impl Folder {
         let mut connection = self.pool.acquire().await?;
         let progress = Progress::read(&mut connection, "series").await?;
         Ok(head(&mut *connection).await?.points - progress.total)
+    }
+
+    /// Packs some hours that change no more; false when there are none.
+    ///
+    /// # Errors
+    /// [`SeriesError`]; nothing has changed then.
+    #[boxed]
+    pub async fn pack(&self) -> Result<bool, SeriesError> {
+        packs::step(&self.pool).await
     }
 
     /// Folds pending points, at most about 100,000.
@@ -175,7 +188,10 @@ pub(super) async fn step_in(
     }
     rollups::keep_up(&mut *connection, schema, &progress, last.position).await?;
     let mut batch = Batch::of(&rows);
-    if schema != "series" {
+    if schema == "series" {
+        let ended_before = packs::keep_up(&mut *connection, &progress, last.position).await?;
+        packs::forget(&mut *connection, &batch, ended_before).await?;
+    } else {
         leave_out(&mut *connection, &mut batch).await?;
     }
     record_skipped(&mut *connection, &batch.skipped).await?;

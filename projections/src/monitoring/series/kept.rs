@@ -34,6 +34,15 @@ pub(super) async fn retire(connection: &mut PgConnection, retired: Retired<'_>) 
         Retired::Before(day) => (None, day.pred_opt().unwrap_or(day), None),
         Retired::Of(day, channels) => (Some(day), day, Some(channels)),
     };
+    sqlx::query(
+        "DELETE FROM series.packed_hours p WHERE ($1::date IS NULL OR p.day >= $1) AND p.day <= $2
+            AND ($3::int[] IS NULL OR p.channel = ANY($3))",
+    )
+    .bind(first)
+    .bind(last)
+    .bind(channels)
+    .execute(&mut *connection)
+    .await?;
     // Halves are added, because a sum may be the greatest float.
     sqlx::query(
         "WITH moved AS (

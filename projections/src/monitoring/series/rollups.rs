@@ -17,6 +17,7 @@ use super::{
     SeriesError,
     batch::Batch,
     chunk::{self, ChunkKey, Names, bytes_of, readable},
+    packs::{self, Group},
     snapshot::{Progress, begin_fold},
     summary::{Sum, Summary, summarised},
 };
@@ -205,6 +206,9 @@ pub(super) async fn keep_up(
     if moved.rows_affected() > 0 {
         return Ok(());
     }
+    if schema == "series" {
+        packs::start_over(&mut *connection, progress.position).await?;
+    }
     let statements = format!(
         "DELETE FROM {schema}.rollups;
          DELETE FROM {schema}.unrolled_days;
@@ -251,6 +255,7 @@ pub(super) async fn fill(pool: &PgPool) -> Result<bool, SeriesError> {
         sqlx::query_scalar("SELECT max(day) FROM series.unrolled_days").fetch_one(&mut *transaction).await?;
     let Some(day) = day else { return Ok(true) };
     sqlx::query("DELETE FROM series.rollups WHERE day = $1").bind(day).execute(&mut *transaction).await?;
+    packs::forget_day(&mut transaction, day).await?;
     let channels: Vec<i32> = sqlx::query_scalar("SELECT DISTINCT channel FROM series.chunks WHERE day = $1")
         .bind(day)
         .fetch_all(&mut *transaction)
@@ -312,6 +317,8 @@ pub(super) async fn differences(connection: &mut PgConnection, other: &str) -> R
 /// Which roll-ups are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
+    /// All, and hours by their packs.
+    Packed,
     /// All.
     All,
     /// Those whose values are gone.
@@ -340,7 +347,25 @@ pub(super) fn of_ranges<'c>(
              WHERE s.channel = c.channel AND s.span = $2 AND s.number >= w.first AND s.number < w.ending OFFSET 0) AS r",
     );
     let query = query.bind(channels.to_vec()).bind(span).bind(firsts).bind(ends);
-    query.bind(source == Source::All).fetch(connection)
+    query.bind(source != Source::Kept).fetch(connection)
+}
+
+/// The hours of `groups`.
+pub(super) async fn of_groups(
+    connection: &mut PgConnection,
+    groups: &[Group],
+) -> Result<Vec<RollupRow>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT r.* FROM unnest($1::int[], $2::int[], $3::date[]) AS g (channel, number, day)
+          CROSS JOIN LATERAL (
+            SELECT * FROM series.rollups s WHERE s.channel = g.channel AND s.span = 1
+               AND s.number >= 24 * g.number AND s.number < 24 * g.number + 24 AND s.day = g.day OFFSET 0) AS r",
+    )
+    .bind(groups.iter().map(|group| group.channel).collect::<Vec<_>>())
+    .bind(groups.iter().map(|group| group.number).collect::<Vec<_>>())
+    .bind(groups.iter().map(|group| group.day).collect::<Vec<_>>())
+    .fetch_all(connection)
+    .await
 }
 
 async fn rows(

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use chrono::NaiveDate;
 use signalbox_database::Class;
-use signalbox_datapoint_log::{ChunkPoint, head, read_points_after};
+use signalbox_datapoint_log::{ChunkPoint, read_points_after};
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, Transaction};
 
 use super::{Datapoint, SeriesError, batch::Batch, first_day_since, incomplete::note_skipped};
@@ -61,6 +61,58 @@ impl Progress {
 /// `a_rebuild_while_points_come_in_loses_none`.
 pub(super) struct Snapshot {
     transaction: Transaction<'static, Postgres>,
+    standing: Standing,
+}
+
+/// What every query has to know, read by one statement.
+#[derive(Debug, Clone, FromRow)]
+pub(super) struct Standing {
+    #[sqlx(flatten)]
+    progress: Progress,
+    /// Up to where the roll-ups are folded, and up to where packs are of these.
+    rolled: i64,
+    packed: i64,
+    /// The newest row of the log, and the points up to it.
+    newest: i64,
+    points: i64,
+    /// The days of the log whose points have no roll-ups.
+    pub(super) unrolled: Vec<NaiveDate>,
+    /// Rows of the log that cannot be read, by position and day.
+    unreadable: Vec<i64>,
+    unreadable_days: Vec<NaiveDate>,
+}
+
+impl Standing {
+    async fn read(connection: &mut PgConnection) -> Result<Self, sqlx::Error> {
+        // The newest row first: the versions before it may be many, see ADR 30.
+        sqlx::query_as(
+            "SELECT p.position, p.day, p.total, r.position AS rolled, k.position AS packed, h.position AS newest, h.points,
+                    ARRAY(SELECT day FROM series.unrolled_days) AS unrolled,
+                    ARRAY(SELECT position FROM ops.unreadable_rows ORDER BY position) AS unreadable,
+                    ARRAY(SELECT day FROM ops.unreadable_rows ORDER BY position) AS unreadable_days
+               FROM series.progress p CROSS JOIN series.rollup_progress r CROSS JOIN series.pack_progress k
+              CROSS JOIN (SELECT position, points FROM log_head WHERE log = 'datapoints'
+                           ORDER BY position DESC LIMIT 1) AS h",
+        )
+        .fetch_one(connection)
+        .await
+    }
+
+    /// Whether the roll-ups belong to the chunks as they are folded.
+    pub(super) fn has_current_rollups(&self) -> bool {
+        self.rolled == self.progress.position
+    }
+
+    /// Whether the packs belong to these roll-ups.
+    pub(super) fn has_current_packs(&self) -> bool {
+        self.packed == self.progress.position
+    }
+
+    /// How many rows cannot be read that may hold points since `oldest`.
+    fn skipped(&self, oldest: NaiveDate) -> usize {
+        let rows = self.unreadable.iter().zip(&self.unreadable_days);
+        rows.filter(|(position, day)| **position <= self.progress.position && **day >= oldest).count()
+    }
 }
 
 /// Points of the log that are not in the chunks yet.
@@ -84,14 +136,21 @@ impl Tail {
 
 impl Snapshot {
     pub(super) async fn open(pool: &PgPool) -> Result<Self, SeriesError> {
-        let transaction = signalbox_database::begin(pool, BEGIN).await?;
-        Ok(Self { transaction })
+        Self::of(signalbox_database::begin(pool, BEGIN).await?).await
     }
 
     /// One of an export's slices, which may take longer than other queries.
     pub(super) async fn open_for_export(pool: &PgPool) -> Result<Self, SeriesError> {
-        let transaction = signalbox_database::begin_as(pool, Class::Export, BEGIN).await?;
-        Ok(Self { transaction })
+        Self::of(signalbox_database::begin_as(pool, Class::Export, BEGIN).await?).await
+    }
+
+    async fn of(mut transaction: Transaction<'static, Postgres>) -> Result<Self, SeriesError> {
+        let standing = Standing::read(&mut transaction).await?;
+        Ok(Self { transaction, standing })
+    }
+
+    pub(super) fn standing(&self) -> &Standing {
+        &self.standing
     }
 
     pub(super) fn connection(&mut self) -> &mut PgConnection {
@@ -102,20 +161,14 @@ impl Snapshot {
     /// unreadable rows that may hold points since then are counted for the answer.
     pub(super) async fn tail(&mut self, from: Option<i64>) -> Result<Tail, SeriesError> {
         let oldest = from.map_or(NaiveDate::MIN, first_day_since);
-        let unreadable: Vec<(i64, NaiveDate)> =
-            sqlx::query_as("SELECT position, day FROM ops.unreadable_rows")
-                .fetch_all(&mut *self.transaction)
-                .await?;
-        let progress = Progress::read(&mut self.transaction, "series").await?;
-        let is_meant = |(position, day): &(i64, NaiveDate)| *position <= progress.position && *day >= oldest;
-        let skipped = unreadable.iter().filter(|row| is_meant(row)).count();
+        let Standing { progress, newest, points, .. } = self.standing;
+        let skipped = self.standing.skipped(oldest);
         note_skipped(skipped);
-        let end = head(&mut *self.transaction).await?;
-        if end.position == progress.position {
+        if newest == progress.position {
             return Ok(Tail::default());
         }
-        if end.points - progress.total > MAX_TAIL {
-            return Err(SeriesError::Behind(end.points - progress.total));
+        if points - progress.total > MAX_TAIL {
+            return Err(SeriesError::Behind(points - progress.total));
         }
         let rows = read_points_after(&mut self.transaction, progress.end(), MAX_TAIL, i64::MAX).await?;
         let batch = Batch::of(&rows);

@@ -75,6 +75,73 @@ async fn roll_ups_that_missed_a_fold_are_made_again() {
     log.check_buckets(random).await;
 }
 
+/// Packs of hours repeat roll-ups; late values, deletions, other releases and damage never show in them.
+#[tokio::test]
+async fn hours_that_change_no_more_are_packed_until_they_change() {
+    let random = &mut StdRng::seed_from_u64(43);
+    let mut log = Log::new().await;
+    for _ in 0..12 {
+        log.clock.advance(TimeDelta::hours(7));
+        log.append(points(random, micros(log.clock.now()))).await;
+    }
+    log.fold().await;
+    log.pack().await;
+    let pool = log.pool.clone();
+    let count = async |of: &str| -> i64 { sqlx::query_scalar(of).fetch_one(&pool).await.unwrap() };
+    let packs = async || count("SELECT count(*) FROM series.packed_hours").await;
+    let missing = async || {
+        count(
+            "SELECT count(*) FROM series.rollups r CROSS JOIN series.progress g
+              WHERE r.span = 24 AND r.day < g.day AND NOT EXISTS (SELECT FROM series.packed_hours p
+                    WHERE p.channel = r.channel AND p.number = r.number AND p.day = r.day)",
+        )
+        .await
+    };
+    let all = packs().await;
+    assert!(all > 10 && missing().await == 0, "{all}");
+    for _ in 0..5 {
+        log.check_buckets(random).await;
+    }
+    // Deletions drop packs with the fold, late values as well, and others stay.
+    for _ in 0..10 {
+        log.delete(random.random_range(0..log.known.len())).await;
+        log.append(points(random, micros(log.clock.now()))).await;
+        log.fold().await;
+        log.check_buckets(random).await;
+    }
+    log.pack().await;
+    // The release before folds without them.
+    for wrong in [
+        "UPDATE series.pack_progress SET position = position - 1",
+        "UPDATE series.packed_hours SET hours = 0",
+    ] {
+        sqlx::query(wrong).execute(&pool).await.unwrap();
+    }
+    log.append(points(random, micros(log.clock.now()))).await;
+    log.fold().await;
+    assert_eq!(packs().await, 0, "they may be wrong");
+    log.check_buckets(random).await;
+    log.pack().await;
+    assert!(packs().await >= all && missing().await == 0);
+    let damaged =
+        "UPDATE series.packed_hours SET sums = substr(sums, 2), extremes = '', ends = substr(ends, 1, 3)";
+    sqlx::query(damaged).execute(&pool).await.unwrap();
+    for _ in 0..5 {
+        log.check_buckets(random).await;
+    }
+    assert_eq!(rebuild_series(&pool).await.unwrap().differences, 0);
+    for _ in 0..5 {
+        log.check_buckets(random).await;
+    }
+    log.pack().await;
+    assert_eq!(missing().await, 0);
+    drop_old_days(&pool, at(0).date_naive() + TimeDelta::days(2), log.clock.now().date_naive())
+        .await
+        .unwrap();
+    let kept = "SELECT count(*) FROM series.packed_hours p JOIN ops.kept_rollups k USING (channel, day)";
+    assert!(count("SELECT count(*) FROM ops.kept_rollups").await > 0 && count(kept).await == 0);
+}
+
 #[tokio::test]
 async fn a_rebuild_reports_wrong_roll_ups_and_repairs_them() {
     let random = &mut StdRng::seed_from_u64(42);

@@ -1,0 +1,440 @@
+//! The hours of a day of measurement in one row, so that a year is 365 rows in place of 8,760. Packs repeat what roll-ups say and may be
+//! thrown away at any time: they are made in the background from roll-ups that hardly change any more, and dropped with the first
+//! change of one of them. That is, of days of the log that have ended, and of values that were more than a day old when they came.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::NaiveDate;
+use signalbox_datapoint_log::ChunkPoint;
+use sqlx::{Executor, FromRow, PgConnection, PgPool};
+
+use super::{
+    SeriesError,
+    batch::{Batch, Changes},
+    chunk::ChunkKey,
+    columns::Figures,
+    rollups::{self, DAY},
+    snapshot::{Progress, begin_fold},
+    summary::{Sum, Summary},
+};
+use crate::runner::END_HUNG;
+
+/// Groups that are packed in one transaction.
+const AT_ONCE: i64 = 500;
+/// Groups of a day of the log that are put in line in one transaction.
+const IN_LINE: i64 = 50_000;
+/// Bytes of an hour in each column.
+const SUMS: usize = 24;
+const EXTREMES: usize = 16;
+const ENDS: usize = 56;
+
+/// Hours of one channel, one day of measurement, counted from 1970, and one day of the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, FromRow)]
+pub(super) struct Group {
+    pub(super) channel: i32,
+    pub(super) number: i32,
+    pub(super) day: NaiveDate,
+}
+
+impl Group {
+    fn of(key: ChunkKey) -> Self {
+        Self { channel: key.channel, number: key.hour.div_euclid(DAY), day: key.day }
+    }
+
+    /// Whether its values were more than a day old when they came: no more are expected.
+    fn came_late(&self) -> bool {
+        i64::from(self.number) < (self.day - NaiveDate::default()).num_days() - 1
+    }
+}
+
+/// Lets the packs follow the fold that starts at `progress`; returns before which day of the log all groups have been put in line. If
+/// another process has folded without them, all are thrown away and made again.
+pub(super) async fn keep_up(
+    connection: &mut PgConnection,
+    progress: &Progress,
+    next: i64,
+) -> Result<Option<NaiveDate>, SeriesError> {
+    let kept: Option<Option<NaiveDate>> = sqlx::query_scalar(
+        "UPDATE series.pack_progress SET position = $2 WHERE position = $1 RETURNING ended_before",
+    )
+    .bind(progress.position)
+    .bind(next)
+    .fetch_optional(&mut *connection)
+    .await?;
+    if let Some(ended_before) = kept {
+        return Ok(ended_before);
+    }
+    start_over(connection, next).await?;
+    Ok(None)
+}
+
+/// Throws all packs away; they are made again as for a log that is folded up to `position`.
+pub(super) async fn start_over(connection: &mut PgConnection, position: i64) -> Result<(), SeriesError> {
+    connection.execute("DELETE FROM series.packed_hours; DELETE FROM series.unpacked_hours").await?;
+    sqlx::query("UPDATE series.pack_progress SET position = $1, ended_before = NULL")
+        .bind(position)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+/// Drops the packs of the hours that `batch` changes, and puts them in line again. The others are not packed yet.
+pub(super) async fn forget(
+    connection: &mut PgConnection,
+    batch: &Batch,
+    ended_before: Option<NaiveDate>,
+) -> Result<(), SeriesError> {
+    let may_be_packed = |(key, changes): (&ChunkKey, &Changes)| {
+        let group = Group::of(*key);
+        let is_ended = ended_before.is_some_and(|ended| group.day < ended);
+        (is_ended || group.came_late() || !changes.deleted.is_empty()).then_some(group)
+    };
+    let groups: BTreeSet<_> = batch.chunks.iter().filter_map(may_be_packed).collect();
+    if groups.is_empty() {
+        return Ok(());
+    }
+    sqlx::query(
+        "WITH changed AS (SELECT * FROM unnest($1::int[], $2::int[], $3::date[]) AS c (channel, number, day)),
+              dropped AS (DELETE FROM series.packed_hours p USING changed c
+                           WHERE p.channel = c.channel AND p.number = c.number AND p.day = c.day)
+         INSERT INTO series.unpacked_hours (channel, number, day) SELECT channel, number, day FROM changed
+             ON CONFLICT DO NOTHING",
+    )
+    .bind(groups.iter().map(|group| group.channel).collect::<Vec<_>>())
+    .bind(groups.iter().map(|group| group.number).collect::<Vec<_>>())
+    .bind(groups.iter().map(|group| group.day).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// Drops the packs of a day of the log whose roll-ups are made again.
+pub(super) async fn forget_day(connection: &mut PgConnection, day: NaiveDate) -> Result<(), SeriesError> {
+    sqlx::query("DELETE FROM series.packed_hours WHERE day = $1").bind(day).execute(&mut *connection).await?;
+    sqlx::query("UPDATE series.pack_progress SET ended_before = least(ended_before, $1)")
+        .bind(day)
+        .execute(connection)
+        .await?;
+    Ok(())
+}
+
+#[derive(Debug, FromRow)]
+struct Standing {
+    #[sqlx(flatten)]
+    progress: Progress,
+    packed: i64,
+    ended_before: Option<NaiveDate>,
+    /// Whether there are roll-ups of all points that are folded.
+    is_rolled: bool,
+}
+
+/// Packs some hours that are in line; when there are none, puts those of the next day of the log in line that has ended. False when
+/// there is nothing to do.
+pub(super) async fn step(pool: &PgPool) -> Result<bool, SeriesError> {
+    let mut transaction = signalbox_database::begin(pool, "BEGIN").await?;
+    let (name, value) = END_HUNG;
+    let settings = format!("SET LOCAL synchronous_commit = off; SET LOCAL {name} = '{value}'");
+    transaction.execute(settings.as_str()).await?;
+    begin_fold(&mut transaction).await?;
+    let standing: Standing = sqlx::query_as(
+        "SELECT p.position, p.day, p.total, k.position AS packed, k.ended_before,
+                r.position = p.position AND NOT EXISTS (SELECT FROM series.unrolled_days) AS is_rolled
+           FROM series.progress p CROSS JOIN series.rollup_progress r CROSS JOIN series.pack_progress k",
+    )
+    .fetch_one(&mut *transaction)
+    .await?;
+    if !standing.is_rolled {
+        return Ok(false);
+    }
+    if standing.packed != standing.progress.position {
+        start_over(&mut transaction, standing.progress.position).await?;
+        transaction.commit().await?;
+        return Ok(true);
+    }
+    let groups: Vec<Group> = sqlx::query_as(
+        "DELETE FROM series.unpacked_hours WHERE ctid = ANY(ARRAY(SELECT ctid FROM series.unpacked_hours LIMIT $1))
+         RETURNING channel, number, day",
+    )
+    .bind(AT_ONCE)
+    .fetch_all(&mut *transaction)
+    .await?;
+    let has_done = if groups.is_empty() {
+        put_in_line(&mut transaction, &standing).await?
+    } else {
+        pack(&mut transaction, &groups).await?;
+        true
+    };
+    transaction.commit().await?;
+    Ok(has_done)
+}
+
+/// Puts groups of the next day of the log in line that has ended; false when there is none.
+async fn put_in_line(connection: &mut PgConnection, standing: &Standing) -> Result<bool, SeriesError> {
+    let next: Option<NaiveDate> = sqlx::query_scalar(
+        "SELECT min(day) FROM series.rollups WHERE ($1::date IS NULL OR day >= $1) AND day < $2",
+    )
+    .bind(standing.ended_before)
+    .bind(standing.progress.day)
+    .fetch_one(&mut *connection)
+    .await?;
+    let Some(day) = next else { return Ok(false) };
+    let added = sqlx::query(
+        "INSERT INTO series.unpacked_hours (channel, number, day)
+         SELECT r.channel, r.number, r.day FROM series.rollups r
+          WHERE r.day = $1 AND r.span = 24 AND NOT EXISTS (
+                SELECT FROM series.packed_hours p WHERE p.channel = r.channel AND p.number = r.number AND p.day = r.day)
+          LIMIT $2",
+    )
+    .bind(day)
+    .bind(IN_LINE)
+    .execute(&mut *connection)
+    .await?;
+    if (added.rows_affected() as i64) < IN_LINE {
+        sqlx::query("UPDATE series.pack_progress SET ended_before = $1")
+            .bind(day.succ_opt())
+            .execute(connection)
+            .await?;
+    }
+    Ok(true)
+}
+
+async fn pack(connection: &mut PgConnection, groups: &[Group]) -> Result<(), SeriesError> {
+    let mut hours: BTreeMap<Group, BTreeMap<usize, Summary>> = BTreeMap::new();
+    for row in rollups::of_groups(&mut *connection, groups).await? {
+        let group = Group { channel: row.channel, number: row.number.div_euclid(DAY), day: row.day };
+        let hour = row.number.rem_euclid(DAY) as usize;
+        hours.entry(group).or_default().insert(hour, row.summary());
+    }
+    let packs: Vec<_> = hours.values().map(Packed::of).collect();
+    sqlx::query(
+        "INSERT INTO series.packed_hours (channel, number, day, hours, sums, extremes, ends)
+         SELECT * FROM unnest($1::int[], $2::int[], $3::date[], $4::int[], $5::bytea[], $6::bytea[], $7::bytea[])
+             ON CONFLICT (channel, number, day) DO UPDATE SET hours = excluded.hours, sums = excluded.sums,
+                extremes = excluded.extremes, ends = excluded.ends",
+    )
+    .bind(hours.keys().map(|group| group.channel).collect::<Vec<_>>())
+    .bind(hours.keys().map(|group| group.number).collect::<Vec<_>>())
+    .bind(hours.keys().map(|group| group.day).collect::<Vec<_>>())
+    .bind(packs.iter().map(|pack| pack.hours).collect::<Vec<_>>())
+    .bind(packs.iter().map(|pack| pack.sums.as_slice()).collect::<Vec<_>>())
+    .bind(packs.iter().map(|pack| pack.extremes.as_slice()).collect::<Vec<_>>())
+    .bind(packs.iter().map(|pack| pack.ends.as_slice()).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// A pack as it is stored: which hours of the day it has, and their figures one after the other, little-endian.
+#[derive(Debug, Default, PartialEq)]
+struct Packed {
+    /// Bit `n` for hour `n`.
+    hours: i32,
+    sums: Vec<u8>,
+    extremes: Vec<u8>,
+    ends: Vec<u8>,
+}
+
+impl Packed {
+    fn of(hours: &BTreeMap<usize, Summary>) -> Self {
+        let mut packed = Self::default();
+        for (hour, summary) in hours {
+            packed.hours |= 1 << hour;
+            packed.sums.extend(summary.count.to_le_bytes());
+            packed.sums.extend(summary.sum.high.to_le_bytes());
+            packed.sums.extend(summary.sum.low.to_le_bytes());
+            packed.extremes.extend(summary.min.to_le_bytes());
+            packed.extremes.extend(summary.max.to_le_bytes());
+            for point in [&summary.first, &summary.last] {
+                packed.ends.extend(point.time.to_le_bytes());
+                packed.ends.extend(point.value.to_le_bytes());
+                packed.ends.extend(point.position.to_le_bytes());
+                packed.ends.extend(point.index.to_le_bytes());
+            }
+        }
+        packed
+    }
+}
+
+/// Reads numbers one after the other; zeros where there are no bytes, as of figures that were not asked for.
+struct Bytes<'a>(&'a [u8]);
+
+impl<'a> Bytes<'a> {
+    fn of(column: &'a Option<Vec<u8>>) -> Self {
+        Self(column.as_deref().unwrap_or_default())
+    }
+
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        match self.0.split_first_chunk() {
+            Some((first, rest)) => {
+                self.0 = rest;
+                *first
+            }
+            None => [0; N],
+        }
+    }
+
+    fn integer(&mut self) -> i64 {
+        i64::from_le_bytes(self.take())
+    }
+
+    fn float(&mut self) -> f64 {
+        f64::from_le_bytes(self.take())
+    }
+
+    fn point(&mut self) -> ChunkPoint {
+        ChunkPoint {
+            time: self.integer(),
+            value: self.float(),
+            position: self.integer(),
+            index: u32::from_le_bytes(self.take()),
+        }
+    }
+}
+
+/// A group, and its hours with the figures that were asked for if it is packed.
+#[derive(Debug, FromRow)]
+struct Row {
+    #[sqlx(flatten)]
+    group: Group,
+    hours: Option<i32>,
+    sums: Option<Vec<u8>>,
+    extremes: Option<Vec<u8>>,
+    ends: Option<Vec<u8>>,
+}
+
+impl Row {
+    /// Whether it has the bytes of all of its hours.
+    fn is_whole(&self) -> bool {
+        let count = self.hours.unwrap_or_default().count_ones() as usize;
+        let has =
+            |bytes: &Option<Vec<u8>>, size| bytes.as_ref().is_none_or(|bytes| bytes.len() == count * size);
+        count > 0 && has(&self.sums, SUMS) && has(&self.extremes, EXTREMES) && has(&self.ends, ENDS)
+    }
+
+    /// Its hours since 1970 with their figures.
+    fn summaries(&self) -> impl Iterator<Item = (i32, Summary)> {
+        let (mut sums, mut extremes) = (Bytes::of(&self.sums), Bytes::of(&self.extremes));
+        let mut ends = Bytes::of(&self.ends);
+        let (hours, first) = (self.hours.unwrap_or_default(), self.group.number.saturating_mul(DAY));
+        (0..DAY).filter(move |hour| hours & 1 << hour != 0).map(move |hour| {
+            let summary = Summary {
+                count: sums.integer(),
+                sum: Sum { high: sums.float(), low: sums.float() },
+                min: extremes.float(),
+                max: extremes.float(),
+                first: ends.point(),
+                last: ends.point(),
+            };
+            (first + hour, summary)
+        })
+    }
+}
+
+/// Calls `add` with each hour of `channels` in `ranges`, which are in order, and its figures; one hour may have several.
+pub(super) async fn each_hour(
+    connection: &mut PgConnection,
+    channels: &[i32],
+    ranges: &[(i32, i32)],
+    figures: Figures,
+    mut add: impl FnMut(i32, i32, &Summary),
+) -> Result<(), SeriesError> {
+    let is_within = |hour: i32| {
+        let place = ranges.partition_point(|(first, _)| *first <= hour);
+        place > 0 && hour < ranges[place - 1].1
+    };
+    let mut unpacked = Vec::new();
+    for row in rows(&mut *connection, channels, &days(ranges), figures).await? {
+        if row.is_whole() {
+            let hours = row.summaries().filter(|(hour, _)| is_within(*hour));
+            hours.for_each(|(hour, summary)| add(row.group.channel, hour, &summary));
+        } else {
+            unpacked.push(row.group);
+        }
+    }
+    if !unpacked.is_empty() {
+        let rows = rollups::of_groups(connection, &unpacked).await?;
+        let rows = rows.iter().filter(|row| is_within(row.number));
+        rows.for_each(|row| add(row.channel, row.number, &row.summary()));
+    }
+    Ok(())
+}
+
+/// The days that have some of `ranges` of hours.
+fn days(ranges: &[(i32, i32)]) -> Vec<(i32, i32)> {
+    let mut days: Vec<(i32, i32)> = Vec::new();
+    for (first, end) in ranges {
+        let (first, end) = (first.div_euclid(DAY), (end - 1).div_euclid(DAY) + 1);
+        match days.last_mut() {
+            Some(last) if last.1 >= first => last.1 = last.1.max(end),
+            _ => days.push((first, end)),
+        }
+    }
+    days
+}
+
+async fn rows(
+    connection: &mut PgConnection,
+    channels: &[i32],
+    days: &[(i32, i32)],
+    figures: Figures,
+) -> Result<Vec<Row>, sqlx::Error> {
+    let (firsts, ends): (Vec<i32>, Vec<i32>) = days.iter().copied().unzip();
+    let are = |some| figures == Figures::All || figures == some;
+    sqlx::query_as(
+        "SELECT g.* FROM unnest($1::int[]) AS c (channel)
+          CROSS JOIN unnest($2::int[], $3::int[]) AS w (first, ending)
+          CROSS JOIN LATERAL (
+            SELECT p.channel, p.number, p.day, p.hours, CASE WHEN $4::bool THEN p.sums END AS sums,
+                   CASE WHEN $5::bool THEN p.extremes END AS extremes, CASE WHEN $6::bool THEN p.ends END AS ends
+              FROM series.packed_hours p
+             WHERE p.channel = c.channel AND p.number >= w.first AND p.number < w.ending
+             UNION ALL
+            SELECT r.channel, r.number, r.day, NULL, NULL, NULL, NULL FROM series.rollups r
+             WHERE r.channel = c.channel AND r.span = 24 AND r.number >= w.first AND r.number < w.ending
+               AND NOT EXISTS (SELECT FROM series.packed_hours p
+                                WHERE p.channel = r.channel AND p.number = r.number AND p.day = r.day)) AS g",
+    )
+    .bind(channels)
+    .bind(firsts)
+    .bind(ends)
+    .bind(are(Figures::Sums))
+    .bind(are(Figures::Extremes))
+    .bind(are(Figures::Ends))
+    .fetch_all(connection)
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn summary(number: i64) -> Summary {
+        let point = |index| ChunkPoint { time: -number, value: 0.5, position: number, index };
+        let sum = Sum { high: number as f64, low: 1e-20 };
+        Summary { count: number, sum, min: -1.5, max: f64::MAX, first: point(0), last: point(u32::MAX) }
+    }
+
+    #[test]
+    fn packs_hold_what_they_were_made_of() {
+        let hours: BTreeMap<usize, Summary> = [0, 7, 23].map(|hour| (hour, summary(hour as i64 + 1))).into();
+        let Packed { hours: bits, sums, extremes, ends } = Packed::of(&hours);
+        let group = Group { channel: 1, number: -2, day: NaiveDate::default() };
+        let (sums, extremes, ends) = (Some(sums), Some(extremes), Some(ends));
+        let mut row = Row { group, hours: Some(bits), sums, extremes, ends };
+        assert!(row.is_whole());
+        let found: Vec<_> = row.summaries().collect();
+        let expected: Vec<_> = hours.iter().map(|(hour, summary)| (*hour as i32 - 48, *summary)).collect();
+        assert_eq!(found, expected);
+        row.sums.as_mut().unwrap().pop();
+        assert!(!row.is_whole(), "cut off");
+        row.sums = None;
+        assert!(row.is_whole(), "not asked for");
+        assert_eq!(row.summaries().map(|(_, summary)| summary.max()).collect::<Vec<_>>(), [f64::MAX; 3]);
+    }
+
+    #[test]
+    fn days_of_ranges_are_there_once() {
+        assert_eq!(days(&[(-1, 1), (5, 7), (24, 25), (96, 121)]), [(-1, 2), (4, 6)]);
+        assert_eq!(days(&[]), []);
+    }
+}
