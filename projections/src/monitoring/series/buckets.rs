@@ -10,15 +10,14 @@ use signalbox_datapoint_log::{ChunkPoint, codec::decode_chunk, micros, moment};
 use sqlx::{PgConnection, PgPool};
 
 use super::{
-    HOUR, SeriesError,
+    DAY, HOUR, SeriesError,
     chunk::{self, ChunkKey, Names, RowHead, bytes_of, readable},
-    columns::{self, Figures},
-    cut_hours, first_day_since, hour_of,
+    columns, cut_hours, first_day_since, hour_of,
     incomplete::note_cut_hour,
-    packs,
-    rollups::{self, DAY, RollupRow, Source},
+    packing,
+    rollups::{self, RollupRow, Source},
     snapshot::{Snapshot, Tail},
-    summary::Summary,
+    summary::{Figures, Summary},
 };
 
 /// Points that are decoded at once at most, but for a single row.
@@ -258,7 +257,7 @@ async fn add_whole(
     let mut rest = source;
     if source == Source::Packed && !plan.hours.is_empty() {
         rest = Source::Kept;
-        packs::each_hour(&mut *connection, &channels, &plan.hours, figures, |channel, hour, summary| {
+        packing::each_hour(&mut *connection, &channels, &plan.hours, figures, |channel, hour, summary| {
             collected.add(channel, i64::from(hour) * HOUR, summary);
         })
         .await?;

@@ -6,21 +6,8 @@ use sqlx::{FromRow, PgConnection};
 
 use super::{
     rollups::Source,
-    summary::{Sum, Summary},
+    summary::{Figures, Sum, Summary},
 };
-
-/// Which figures of summaries are read. The others mean nothing then.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Figures {
-    /// Each of them.
-    All,
-    /// Count, sum and mean.
-    Sums,
-    /// Least and greatest value.
-    Extremes,
-    /// First and last point.
-    Ends,
-}
 
 /// `None` for columns that are not read, and for each where there are no roll-ups.
 #[derive(Debug, FromRow)]

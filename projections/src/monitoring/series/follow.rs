@@ -22,7 +22,7 @@ use super::{
     fold::{apply, ensure_days},
     incomplete::{record_skipped, report_skipped},
     kept::leave_out,
-    packs, rollups,
+    packing, packs, rollups,
     snapshot::{Progress, begin_fold},
 };
 use crate::{Lease, Leases, runner::END_HUNG};
@@ -130,7 +130,7 @@ impl Folder {
     /// [`SeriesError`]; nothing has changed then.
     #[boxed]
     pub async fn pack(&self) -> Result<bool, SeriesError> {
-        packs::step(&self.pool).await
+        packing::step(&self.pool).await
     }
 
     /// Folds pending points, at most about 100,000.

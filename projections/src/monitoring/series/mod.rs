@@ -21,6 +21,7 @@ mod latest;
 mod list;
 mod overdue;
 mod own_numbers;
+mod packing;
 mod packs;
 mod points;
 mod ranked;
@@ -38,7 +39,6 @@ use chrono::NaiveDate;
 use signalbox_datapoint_log::{ChunkPoint, Place, moment};
 
 pub use buckets::{Bucket, BucketWindow, buckets};
-pub use columns::Figures;
 pub use export::{Export, ExportSpan};
 pub use follow::{FoldStep, Folder};
 pub use incomplete::{Counts, counting, counting_skipped, note_skipped};
@@ -51,7 +51,7 @@ pub use rebuild::{SeriesReport, compare_series_watched, rebuild_series, rebuild_
 pub use recorded::recorded;
 pub use removal::{continue_removal, record_removals, remove_deleted};
 pub use retention::{DroppedDays, LoggedDay, days_before, drop_in_turn, drop_old_days, is_turn};
-pub use summary::Summary;
+pub use summary::{Figures, Summary};
 pub use window::{Aggregate, Window, series};
 
 /// A point of a channel with its place in the log.
@@ -110,6 +110,8 @@ pub enum SeriesError {
 
 /// Microseconds of an hour.
 pub(crate) const HOUR: i64 = 3_600_000_000;
+/// Hours of a day.
+const DAY: i32 = 24;
 
 /// The first day of the log that may hold points measured at `time` or later. Points are measured no later than ten
 /// minutes after their arrival, by the clock of a gateway; the clock that names the day may be a day behind.

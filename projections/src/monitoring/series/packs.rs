@@ -6,23 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::NaiveDate;
 use signalbox_datapoint_log::ChunkPoint;
-use sqlx::{Executor, FromRow, PgConnection, PgPool};
+use sqlx::{Executor, FromRow, PgConnection};
 
 use super::{
-    SeriesError,
+    DAY, SeriesError,
     batch::{Batch, Changes},
     chunk::ChunkKey,
-    columns::Figures,
-    rollups::{self, DAY},
-    snapshot::{Progress, begin_fold},
-    summary::{Sum, Summary},
+    snapshot::Progress,
+    summary::{Figures, Sum, Summary},
 };
-use crate::runner::END_HUNG;
 
-/// Groups that are packed in one transaction.
-const AT_ONCE: i64 = 500;
-/// Groups of a day of the log that are put in line in one transaction.
-const IN_LINE: i64 = 50_000;
 /// Bytes of an hour in each column.
 const SUMS: usize = 24;
 const EXTREMES: usize = 16;
@@ -118,112 +111,6 @@ pub(super) async fn forget_day(connection: &mut PgConnection, day: NaiveDate) ->
     Ok(())
 }
 
-#[derive(Debug, FromRow)]
-struct Standing {
-    #[sqlx(flatten)]
-    progress: Progress,
-    packed: i64,
-    ended_before: Option<NaiveDate>,
-    /// Whether there are roll-ups of all points that are folded.
-    is_rolled: bool,
-}
-
-/// Packs some hours that are in line; when there are none, puts those of the next day of the log in line that has ended. False when
-/// there is nothing to do.
-pub(super) async fn step(pool: &PgPool) -> Result<bool, SeriesError> {
-    let mut transaction = signalbox_database::begin(pool, "BEGIN").await?;
-    let (name, value) = END_HUNG;
-    let settings = format!("SET LOCAL synchronous_commit = off; SET LOCAL {name} = '{value}'");
-    transaction.execute(settings.as_str()).await?;
-    begin_fold(&mut transaction).await?;
-    let standing: Standing = sqlx::query_as(
-        "SELECT p.position, p.day, p.total, k.position AS packed, k.ended_before,
-                r.position = p.position AND NOT EXISTS (SELECT FROM series.unrolled_days) AS is_rolled
-           FROM series.progress p CROSS JOIN series.rollup_progress r CROSS JOIN series.pack_progress k",
-    )
-    .fetch_one(&mut *transaction)
-    .await?;
-    if !standing.is_rolled {
-        return Ok(false);
-    }
-    if standing.packed != standing.progress.position {
-        start_over(&mut transaction, standing.progress.position).await?;
-        transaction.commit().await?;
-        return Ok(true);
-    }
-    let groups: Vec<Group> = sqlx::query_as(
-        "DELETE FROM series.unpacked_hours WHERE ctid = ANY(ARRAY(SELECT ctid FROM series.unpacked_hours LIMIT $1))
-         RETURNING channel, number, day",
-    )
-    .bind(AT_ONCE)
-    .fetch_all(&mut *transaction)
-    .await?;
-    let has_done = if groups.is_empty() {
-        put_in_line(&mut transaction, &standing).await?
-    } else {
-        pack(&mut transaction, &groups).await?;
-        true
-    };
-    transaction.commit().await?;
-    Ok(has_done)
-}
-
-/// Puts groups of the next day of the log in line that has ended; false when there is none.
-async fn put_in_line(connection: &mut PgConnection, standing: &Standing) -> Result<bool, SeriesError> {
-    let next: Option<NaiveDate> = sqlx::query_scalar(
-        "SELECT min(day) FROM series.rollups WHERE ($1::date IS NULL OR day >= $1) AND day < $2",
-    )
-    .bind(standing.ended_before)
-    .bind(standing.progress.day)
-    .fetch_one(&mut *connection)
-    .await?;
-    let Some(day) = next else { return Ok(false) };
-    let added = sqlx::query(
-        "INSERT INTO series.unpacked_hours (channel, number, day)
-         SELECT r.channel, r.number, r.day FROM series.rollups r
-          WHERE r.day = $1 AND r.span = 24 AND NOT EXISTS (
-                SELECT FROM series.packed_hours p WHERE p.channel = r.channel AND p.number = r.number AND p.day = r.day)
-          LIMIT $2",
-    )
-    .bind(day)
-    .bind(IN_LINE)
-    .execute(&mut *connection)
-    .await?;
-    if (added.rows_affected() as i64) < IN_LINE {
-        sqlx::query("UPDATE series.pack_progress SET ended_before = $1")
-            .bind(day.succ_opt())
-            .execute(connection)
-            .await?;
-    }
-    Ok(true)
-}
-
-async fn pack(connection: &mut PgConnection, groups: &[Group]) -> Result<(), SeriesError> {
-    let mut hours: BTreeMap<Group, BTreeMap<usize, Summary>> = BTreeMap::new();
-    for row in rollups::of_groups(&mut *connection, groups).await? {
-        let group = Group { channel: row.channel, number: row.number.div_euclid(DAY), day: row.day };
-        let hour = row.number.rem_euclid(DAY) as usize;
-        hours.entry(group).or_default().insert(hour, row.summary());
-    }
-    let packs: Vec<_> = hours.values().map(Packed::of).collect();
-    sqlx::query(
-        "INSERT INTO series.packed_hours (channel, number, day, hours, sums, extremes, ends)
-         SELECT * FROM unnest($1::int[], $2::int[], $3::date[], $4::int[], $5::bytea[], $6::bytea[], $7::bytea[])
-             ON CONFLICT (channel, number, day) DO UPDATE SET hours = excluded.hours, sums = excluded.sums,
-                extremes = excluded.extremes, ends = excluded.ends",
-    )
-    .bind(hours.keys().map(|group| group.channel).collect::<Vec<_>>())
-    .bind(hours.keys().map(|group| group.number).collect::<Vec<_>>())
-    .bind(hours.keys().map(|group| group.day).collect::<Vec<_>>())
-    .bind(packs.iter().map(|pack| pack.hours).collect::<Vec<_>>())
-    .bind(packs.iter().map(|pack| pack.sums.as_slice()).collect::<Vec<_>>())
-    .bind(packs.iter().map(|pack| pack.extremes.as_slice()).collect::<Vec<_>>())
-    .bind(packs.iter().map(|pack| pack.ends.as_slice()).collect::<Vec<_>>())
-    .execute(connection)
-    .await?;
-    Ok(())
-}
-
 /// A pack as it is stored: which hours of the day it has, and their figures one after the other, little-endian.
 #[derive(Debug, Default, PartialEq)]
 struct Packed {
@@ -253,6 +140,30 @@ impl Packed {
         }
         packed
     }
+}
+
+/// Stores the hours of groups, by their number in the day.
+pub(super) async fn store(
+    connection: &mut PgConnection,
+    groups: &BTreeMap<Group, BTreeMap<usize, Summary>>,
+) -> Result<(), sqlx::Error> {
+    let packs: Vec<_> = groups.values().map(Packed::of).collect();
+    sqlx::query(
+        "INSERT INTO series.packed_hours (channel, number, day, hours, sums, extremes, ends)
+         SELECT * FROM unnest($1::int[], $2::int[], $3::date[], $4::int[], $5::bytea[], $6::bytea[], $7::bytea[])
+             ON CONFLICT (channel, number, day) DO UPDATE SET hours = excluded.hours, sums = excluded.sums,
+                extremes = excluded.extremes, ends = excluded.ends",
+    )
+    .bind(groups.keys().map(|group| group.channel).collect::<Vec<_>>())
+    .bind(groups.keys().map(|group| group.number).collect::<Vec<_>>())
+    .bind(groups.keys().map(|group| group.day).collect::<Vec<_>>())
+    .bind(packs.iter().map(|pack| pack.hours).collect::<Vec<_>>())
+    .bind(packs.iter().map(|pack| pack.sums.as_slice()).collect::<Vec<_>>())
+    .bind(packs.iter().map(|pack| pack.extremes.as_slice()).collect::<Vec<_>>())
+    .bind(packs.iter().map(|pack| pack.ends.as_slice()).collect::<Vec<_>>())
+    .execute(connection)
+    .await?;
+    Ok(())
 }
 
 /// Reads numbers one after the other; zeros where there are no bytes, as of figures that were not asked for.
@@ -293,9 +204,9 @@ impl<'a> Bytes<'a> {
 
 /// A group, and its hours with the figures that were asked for if it is packed.
 #[derive(Debug, FromRow)]
-struct Row {
+pub(super) struct Row {
     #[sqlx(flatten)]
-    group: Group,
+    pub(super) group: Group,
     hours: Option<i32>,
     sums: Option<Vec<u8>>,
     extremes: Option<Vec<u8>>,
@@ -304,7 +215,7 @@ struct Row {
 
 impl Row {
     /// Whether it has the bytes of all of its hours.
-    fn is_whole(&self) -> bool {
+    pub(super) fn is_whole(&self) -> bool {
         let count = self.hours.unwrap_or_default().count_ones() as usize;
         let has =
             |bytes: &Option<Vec<u8>>, size| bytes.as_ref().is_none_or(|bytes| bytes.len() == count * size);
@@ -312,7 +223,7 @@ impl Row {
     }
 
     /// Its hours since 1970 with their figures.
-    fn summaries(&self) -> impl Iterator<Item = (i32, Summary)> {
+    pub(super) fn summaries(&self) -> impl Iterator<Item = (i32, Summary)> {
         let (mut sums, mut extremes) = (Bytes::of(&self.sums), Bytes::of(&self.extremes));
         let mut ends = Bytes::of(&self.ends);
         let (hours, first) = (self.hours.unwrap_or_default(), self.group.number.saturating_mul(DAY));
@@ -330,35 +241,6 @@ impl Row {
     }
 }
 
-/// Calls `add` with each hour of `channels` in `ranges`, which are in order, and its figures; one hour may have several.
-pub(super) async fn each_hour(
-    connection: &mut PgConnection,
-    channels: &[i32],
-    ranges: &[(i32, i32)],
-    figures: Figures,
-    mut add: impl FnMut(i32, i32, &Summary),
-) -> Result<(), SeriesError> {
-    let is_within = |hour: i32| {
-        let place = ranges.partition_point(|(first, _)| *first <= hour);
-        place > 0 && hour < ranges[place - 1].1
-    };
-    let mut unpacked = Vec::new();
-    for row in rows(&mut *connection, channels, &days(ranges), figures).await? {
-        if row.is_whole() {
-            let hours = row.summaries().filter(|(hour, _)| is_within(*hour));
-            hours.for_each(|(hour, summary)| add(row.group.channel, hour, &summary));
-        } else {
-            unpacked.push(row.group);
-        }
-    }
-    if !unpacked.is_empty() {
-        let rows = rollups::of_groups(connection, &unpacked).await?;
-        let rows = rows.iter().filter(|row| is_within(row.number));
-        rows.for_each(|row| add(row.channel, row.number, &row.summary()));
-    }
-    Ok(())
-}
-
 /// The days that have some of `ranges` of hours.
 fn days(ranges: &[(i32, i32)]) -> Vec<(i32, i32)> {
     let mut days: Vec<(i32, i32)> = Vec::new();
@@ -372,13 +254,14 @@ fn days(ranges: &[(i32, i32)]) -> Vec<(i32, i32)> {
     days
 }
 
-async fn rows(
+/// The groups of `channels` that have hours in `ranges`, which are in order.
+pub(super) async fn rows(
     connection: &mut PgConnection,
     channels: &[i32],
-    days: &[(i32, i32)],
+    ranges: &[(i32, i32)],
     figures: Figures,
 ) -> Result<Vec<Row>, sqlx::Error> {
-    let (firsts, ends): (Vec<i32>, Vec<i32>) = days.iter().copied().unzip();
+    let (firsts, ends): (Vec<i32>, Vec<i32>) = days(ranges).into_iter().unzip();
     let are = |some| figures == Figures::All || figures == some;
     sqlx::query_as(
         "SELECT g.* FROM unnest($1::int[]) AS c (channel)

@@ -14,7 +14,7 @@ use signalbox_datapoint_log::{ChunkPoint, codec::decode_chunk};
 use sqlx::{Executor, FromRow, PgConnection, PgPool, Row};
 
 use super::{
-    SeriesError,
+    DAY, SeriesError,
     batch::Batch,
     chunk::{self, ChunkKey, Names, bytes_of, readable},
     packs::{self, Group},
@@ -23,8 +23,6 @@ use super::{
 };
 use crate::runner::END_HUNG;
 
-/// Hours of a day.
-pub(super) const DAY: i32 = 24;
 /// Roll-ups of one statement at most.
 const AT_ONCE: usize = 10_000;
 

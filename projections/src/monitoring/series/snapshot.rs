@@ -64,7 +64,7 @@ pub(super) struct Snapshot {
     standing: Standing,
 }
 
-/// What every query has to know, read by one statement.
+/// The state that every query asks for, read by one statement.
 #[derive(Debug, Clone, FromRow)]
 pub(super) struct Standing {
     #[sqlx(flatten)]

@@ -2,6 +2,19 @@
 
 use signalbox_datapoint_log::ChunkPoint;
 
+/// Which figures of summaries are read. The others mean nothing then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Figures {
+    /// Each of them.
+    All,
+    /// Count, sum and mean.
+    Sums,
+    /// Least and greatest value.
+    Extremes,
+    /// First and last point.
+    Ends,
+}
+
 /// Count, sum, extremes, first and last of at least one point.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Summary {

@@ -1,0 +1,139 @@
+//! Packs the roll-ups of hours in the background, and reads hours by their packs.
+
+use std::collections::BTreeMap;
+
+use chrono::NaiveDate;
+use sqlx::{Executor, FromRow, PgConnection, PgPool};
+
+use super::{
+    DAY, SeriesError,
+    packs::{self, Group, start_over},
+    rollups,
+    snapshot::{Progress, begin_fold},
+    summary::{Figures, Summary},
+};
+use crate::runner::END_HUNG;
+
+/// Groups that are packed in one transaction.
+const AT_ONCE: i64 = 500;
+/// Groups of a day of the log that are put in line in one transaction.
+const IN_LINE: i64 = 50_000;
+
+#[derive(Debug, FromRow)]
+struct Standing {
+    #[sqlx(flatten)]
+    progress: Progress,
+    packed: i64,
+    ended_before: Option<NaiveDate>,
+    /// Whether there are roll-ups of all points that are folded.
+    is_rolled: bool,
+}
+
+/// Packs some hours that are in line; when there are none, puts those of the next day of the log in line that has ended. False when
+/// there is nothing to do.
+pub(super) async fn step(pool: &PgPool) -> Result<bool, SeriesError> {
+    let mut transaction = signalbox_database::begin(pool, "BEGIN").await?;
+    let (name, value) = END_HUNG;
+    let settings = format!("SET LOCAL synchronous_commit = off; SET LOCAL {name} = '{value}'");
+    transaction.execute(settings.as_str()).await?;
+    begin_fold(&mut transaction).await?;
+    let standing: Standing = sqlx::query_as(
+        "SELECT p.position, p.day, p.total, k.position AS packed, k.ended_before,
+                r.position = p.position AND NOT EXISTS (SELECT FROM series.unrolled_days) AS is_rolled
+           FROM series.progress p CROSS JOIN series.rollup_progress r CROSS JOIN series.pack_progress k",
+    )
+    .fetch_one(&mut *transaction)
+    .await?;
+    if !standing.is_rolled {
+        return Ok(false);
+    }
+    if standing.packed != standing.progress.position {
+        start_over(&mut transaction, standing.progress.position).await?;
+        transaction.commit().await?;
+        return Ok(true);
+    }
+    let groups: Vec<Group> = sqlx::query_as(
+        "DELETE FROM series.unpacked_hours WHERE ctid = ANY(ARRAY(SELECT ctid FROM series.unpacked_hours LIMIT $1))
+         RETURNING channel, number, day",
+    )
+    .bind(AT_ONCE)
+    .fetch_all(&mut *transaction)
+    .await?;
+    let has_done = if groups.is_empty() {
+        put_in_line(&mut transaction, &standing).await?
+    } else {
+        pack(&mut transaction, &groups).await?;
+        true
+    };
+    transaction.commit().await?;
+    Ok(has_done)
+}
+
+/// Puts groups of the next day of the log in line that has ended; false when there is none.
+async fn put_in_line(connection: &mut PgConnection, standing: &Standing) -> Result<bool, SeriesError> {
+    let next: Option<NaiveDate> = sqlx::query_scalar(
+        "SELECT min(day) FROM series.rollups WHERE ($1::date IS NULL OR day >= $1) AND day < $2",
+    )
+    .bind(standing.ended_before)
+    .bind(standing.progress.day)
+    .fetch_one(&mut *connection)
+    .await?;
+    let Some(day) = next else { return Ok(false) };
+    let added = sqlx::query(
+        "INSERT INTO series.unpacked_hours (channel, number, day)
+         SELECT r.channel, r.number, r.day FROM series.rollups r
+          WHERE r.day = $1 AND r.span = 24 AND NOT EXISTS (
+                SELECT FROM series.packed_hours p WHERE p.channel = r.channel AND p.number = r.number AND p.day = r.day)
+          LIMIT $2",
+    )
+    .bind(day)
+    .bind(IN_LINE)
+    .execute(&mut *connection)
+    .await?;
+    if (added.rows_affected() as i64) < IN_LINE {
+        sqlx::query("UPDATE series.pack_progress SET ended_before = $1")
+            .bind(day.succ_opt())
+            .execute(connection)
+            .await?;
+    }
+    Ok(true)
+}
+
+async fn pack(connection: &mut PgConnection, groups: &[Group]) -> Result<(), SeriesError> {
+    let mut hours: BTreeMap<Group, BTreeMap<usize, Summary>> = BTreeMap::new();
+    for row in rollups::of_groups(&mut *connection, groups).await? {
+        let group = Group { channel: row.channel, number: row.number.div_euclid(DAY), day: row.day };
+        let hour = row.number.rem_euclid(DAY) as usize;
+        hours.entry(group).or_default().insert(hour, row.summary());
+    }
+    Ok(packs::store(connection, &hours).await?)
+}
+
+/// Calls `add` with each hour of `channels` in `ranges`, which are in order, and its figures; one hour may have several.
+pub(super) async fn each_hour(
+    connection: &mut PgConnection,
+    channels: &[i32],
+    ranges: &[(i32, i32)],
+    figures: Figures,
+    mut add: impl FnMut(i32, i32, &Summary),
+) -> Result<(), SeriesError> {
+    let is_within = |hour: i32| {
+        let place = ranges.partition_point(|(first, _)| *first <= hour);
+        place > 0 && hour < ranges[place - 1].1
+    };
+    let mut unpacked = Vec::new();
+    for row in packs::rows(&mut *connection, channels, ranges, figures).await? {
+        if row.is_whole() {
+            let hours = row.summaries().filter(|(hour, _)| is_within(*hour));
+            hours.for_each(|(hour, summary)| add(row.group.channel, hour, &summary));
+        } else {
+            unpacked.push(row.group);
+        }
+    }
+    if !unpacked.is_empty() {
+        let rows = rollups::of_groups(connection, &unpacked).await?;
+        let rows = rows.iter().filter(|row| is_within(row.number));
+        rows.for_each(|row| add(row.channel, row.number, &row.summary()));
+    }
+    Ok(())
+}
