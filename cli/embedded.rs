@@ -31,6 +31,8 @@ const UNSTORED: Duration = Duration::from_secs(20);
 const RESTART_AGAIN: Duration = Duration::from_secs(300);
 /// Free bytes of the disk without which a restart does not help.
 const FREE: u64 = 256 << 20;
+/// Free bytes of the disk without which no server starts.
+const LEAST: u64 = 32 << 20;
 
 /// The servers that were started because no address was configured.
 pub(crate) struct Servers {
@@ -54,6 +56,16 @@ impl Servers {
             format!("the folder {} cannot be made: choose another one with storage.folder", folder.display())
         })?;
         let mut servers = Self { folder, postgres: None, nats: None };
+        if config.database.url.is_empty() || config.nats.url.is_empty() {
+            let free = servers.free().unwrap_or(u64::MAX);
+            anyhow::ensure!(
+                free >= LEAST,
+                "the disk of the folder {} is full, {} kB are left: free space, {} MB at least, then start again",
+                servers.folder.display(),
+                free >> 10,
+                LEAST >> 20
+            );
+        }
         if config.database.url.is_empty() {
             let postgres = Postgres::start(PostgresOptions::new(servers.folder.join("postgres"))).await?;
             create_database(&postgres).await?;
@@ -88,8 +100,13 @@ impl Servers {
         }
     }
 
+    /// Bytes that are left on the disk, if it says so.
+    fn free(&self) -> Option<u64> {
+        statvfs(&self.folder).ok().map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize))
+    }
+
     fn has_space(&self) -> bool {
-        statvfs(&self.folder).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) >= FREE)
+        self.free().is_some_and(|free| free >= FREE)
     }
 
     /// Ends the private nats-server, if there is one; it counts as one that has stopped.

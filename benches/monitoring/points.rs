@@ -1,6 +1,6 @@
 //! The same points for everybody: sensors that wander, in steps of a hundredth.
 
-use std::ops::Range;
+use std::{ops::Range, time::Duration};
 
 use anyhow::Context as _;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -118,5 +118,13 @@ pub async fn wait_until_folded(pool: &PgPool) -> anyhow::Result<()> {
     let behind =
         "SELECT h.position = p.position FROM log_head h, series.progress p WHERE h.log = 'datapoints'";
     let folded = || async move { Ok(sqlx::query_scalar(behind).fetch_one(pool).await?) };
-    crate::system::wait_until("the fold of datapoints", std::time::Duration::from_secs(300), folded).await
+    crate::system::wait_until("the fold of datapoints", Duration::from_secs(300), folded).await
+}
+
+/// Waits until hours that change no more are packed, which takes a moment after an import.
+pub async fn wait_until_packed(pool: &PgPool) -> anyhow::Result<()> {
+    let rest = "SELECT k.position = p.position AND NOT EXISTS (SELECT FROM series.unpacked_hours)
+                  FROM series.pack_progress k, series.progress p";
+    let packed = || async move { Ok(sqlx::query_scalar(rest).fetch_one(pool).await?) };
+    crate::system::wait_until("the packing of hours", Duration::from_secs(300), packed).await
 }

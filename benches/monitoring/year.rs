@@ -47,6 +47,7 @@ pub async fn run() -> anyhow::Result<()> {
         load::send_all(api.address, CONNECTIONS, &requests, 201)?;
     }
     points::wait_until_folded(&pool).await?;
+    points::wait_until_packed(&pool).await?;
     let took = started.elapsed().as_secs_f64();
     report::title(&format!(
         "monitoring: {count} points of one channel, one a second, p95; (nearly) all of it, an hour"

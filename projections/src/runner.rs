@@ -44,6 +44,8 @@ const TIMEOUTS: u32 = 3;
 const RETRY: Duration = Duration::from_secs(30);
 /// Positions by which it may be ahead of its stored checkpoint while no event concerns it.
 const UNSTORED: i64 = 1000;
+/// For how long it may: a checkpoint that stands is a fault, see the worker `fault-reporter`.
+const UNSTORED_FOR: Duration = Duration::from_secs(1);
 
 /// Derived data: a crash of the server takes rows and checkpoint back together, and they are folded again.
 const NOT_SYNCHRONOUS: (&str, &str) = ("synchronous_commit", "off");
@@ -112,6 +114,7 @@ pub struct Runner<P> {
     /// Applied; in memory it may be ahead of `stored` by events that this projection ignores.
     position: i64,
     stored: i64,
+    stored_at: Instant,
     projection: std::marker::PhantomData<P>,
 }
 
@@ -137,6 +140,7 @@ impl<P: Projection> Runner<P> {
             retried: None,
             position: stored,
             stored,
+            stored_at: Instant::now(),
             projection: std::marker::PhantomData,
         })
     }
@@ -266,7 +270,8 @@ impl<P: Projection> Runner<P> {
     ) -> Result<(), StepError> {
         let begun = SystemTime::now();
         let keys = relevant_keys::<P>(slice);
-        if !keys.is_empty() || position - self.stored >= UNSTORED {
+        let is_due = position - self.stored >= UNSTORED || self.stored_at.elapsed() >= UNSTORED_FOR;
+        if !keys.is_empty() || is_due {
             self.apply(connection, slice, position, None).await?;
         }
         let (before, applied) = (std::mem::replace(&mut self.position, position), SystemTime::now());
@@ -312,7 +317,7 @@ impl<P: Projection> Runner<P> {
             set_aside::note(connection, P::NAME, poison).await?;
         }
         connection.execute("COMMIT").await?;
-        self.stored = position;
+        self.note_stored(position);
         if !poisons.is_empty() {
             self.has_set_aside = true;
             self.report().await;
@@ -395,9 +400,13 @@ impl<P: Projection> Runner<P> {
         if self.stored < self.position {
             self.begin(connection, self.position).await?;
             connection.execute("COMMIT").await?;
-            self.stored = self.position;
+            self.note_stored(self.position);
         }
         Ok(())
+    }
+
+    fn note_stored(&mut self, position: i64) {
+        (self.stored, self.stored_at) = (position, Instant::now());
     }
 
     async fn announce(&self, keys: &[EventKey]) {

@@ -100,3 +100,19 @@ async fn an_archive_is_imported_only_into_an_empty_system() {
     let refused = import(&database().await, later.as_bytes(), |_, _| {}).await;
     assert!(matches!(refused, Err(ImportError::NoArchive(_))), "{refused:?}");
 }
+
+#[tokio::test]
+async fn a_missing_line_in_the_middle_is_not_taken_for_a_cut_end() {
+    let (archive, Carried { rows, .. }) = archive_of(&odd_log().await).await;
+    let whole = String::from_utf8(archive).unwrap();
+    let row = whole.lines().find(|line| line.starts_with("{\"position\"")).expect("a row of a log");
+    let without = whole.replacen(&format!("{row}\n"), "", 1);
+    let refused = import(&database().await, without.as_bytes(), |_, _| {}).await.unwrap_err();
+    assert!(
+        matches!(refused, ImportError::Rows { found, told } if told == rows && found == rows - 1),
+        "{refused}"
+    );
+    let cut = &whole[..whole.len() - 1];
+    let refused = import(&database().await, cut.as_bytes(), |_, _| {}).await.unwrap_err();
+    assert!(matches!(refused, ImportError::NotWhole(_)), "{refused}");
+}

@@ -32,6 +32,16 @@ struct Standing {
 /// Packs some hours that are in line; when there are none, puts those of the next day of the log in line that has ended. False when
 /// there is nothing to do.
 pub(super) async fn step(pool: &PgPool) -> Result<bool, SeriesError> {
+    let is_due: bool = sqlx::query_scalar(
+        "SELECT k.position <> p.position OR EXISTS (SELECT FROM series.unpacked_hours) OR EXISTS (
+                SELECT FROM series.rollups r WHERE r.day >= coalesce(k.ended_before, '-infinity') AND r.day < p.day)
+           FROM series.progress p CROSS JOIN series.pack_progress k",
+    )
+    .fetch_one(pool)
+    .await?;
+    if !is_due {
+        return Ok(false);
+    }
     let mut transaction = signalbox_database::begin(pool, "BEGIN").await?;
     let (name, value) = END_HUNG;
     let settings = format!("SET LOCAL synchronous_commit = off; SET LOCAL {name} = '{value}'");
@@ -72,7 +82,7 @@ pub(super) async fn step(pool: &PgPool) -> Result<bool, SeriesError> {
 /// Puts groups of the next day of the log in line that has ended; false when there is none.
 async fn put_in_line(connection: &mut PgConnection, standing: &Standing) -> Result<bool, SeriesError> {
     let next: Option<NaiveDate> = sqlx::query_scalar(
-        "SELECT min(day) FROM series.rollups WHERE ($1::date IS NULL OR day >= $1) AND day < $2",
+        "SELECT min(day) FROM series.rollups WHERE day >= coalesce($1, '-infinity'::date) AND day < $2",
     )
     .bind(standing.ended_before)
     .bind(standing.progress.day)
