@@ -28,8 +28,9 @@ BEGIN
     EXECUTE format('CREATE TABLE %I.unpacked_hours (
         channel int NOT NULL, number int NOT NULL, day date NOT NULL, PRIMARY KEY (channel, number, day))', place);
     -- The packs belong to the roll-ups only where this is the position of `progress`. Hours of days of the log before `ended_before` are
-    -- packed or in line.
+    -- packed or in line, and with `has_late`, late ones of the present day.
     EXECUTE format('CREATE TABLE %I.pack_progress (
-        one boolean PRIMARY KEY DEFAULT true CHECK (one), position bigint NOT NULL, ended_before date)', place);
+        one boolean PRIMARY KEY DEFAULT true CHECK (one), position bigint NOT NULL, ended_before date,
+        has_late boolean NOT NULL DEFAULT false)', place);
     EXECUTE format('INSERT INTO %I.pack_progress (position) VALUES (-1)', place);
 END $$;

@@ -10,7 +10,8 @@ CREATE TABLE series.unpacked_hours (
     channel int NOT NULL, number int NOT NULL, day date NOT NULL, PRIMARY KEY (channel, number, day));
 
 -- The packs belong to the roll-ups only where this is the position of `progress`: a process of an earlier version folds without them.
--- Hours of days of the log before `ended_before` are packed or in line.
+-- Hours of days of the log before `ended_before` are packed or in line, and with `has_late`, late ones of the present day.
 CREATE TABLE series.pack_progress (
-    one boolean PRIMARY KEY DEFAULT true CHECK (one), position bigint NOT NULL, ended_before date);
+    one boolean PRIMARY KEY DEFAULT true CHECK (one), position bigint NOT NULL, ended_before date,
+    has_late boolean NOT NULL DEFAULT false);
 INSERT INTO series.pack_progress (position) VALUES (-1);

@@ -45,13 +45,13 @@ pub enum ImportError {
     NotWhole(u64),
     /// Lines in the middle are missing, or there twice.
     #[error(
-        "the archive is not whole: {found} rows were read, and its last line says that it has {told}; copy it again from where it was made"
+        "the archive is not whole: {found} rows were read, and its last line says that it has {expected}; copy it again from where it was made"
     )]
     Rows {
         /// How many rows were read.
         found: u64,
         /// How many there should be.
-        told: u64,
+        expected: u64,
     },
     /// The database refused or did not answer.
     #[error("the log cannot be written: {0}")]
@@ -151,7 +151,7 @@ impl<R: AsyncRead + Unpin + Send, P: FnMut(u64, u64) + Send> Import<'_, R, P> {
         }
         let End { end } = self.lines.parse()?;
         if end != rows {
-            return Err(ImportError::Rows { found: rows, told: end });
+            return Err(ImportError::Rows { found: rows, expected: end });
         }
         Ok(Carried { events, datapoint_rows, rows })
     }

@@ -109,7 +109,7 @@ async fn a_missing_line_in_the_middle_is_not_taken_for_a_cut_end() {
     let without = whole.replacen(&format!("{row}\n"), "", 1);
     let refused = import(&database().await, without.as_bytes(), |_, _| {}).await.unwrap_err();
     assert!(
-        matches!(refused, ImportError::Rows { found, told } if told == rows && found == rows - 1),
+        matches!(refused, ImportError::Rows { found, expected } if expected == rows && found == rows - 1),
         "{refused}"
     );
     let cut = &whole[..whole.len() - 1];

@@ -1,10 +1,13 @@
 //! Roll-ups of one channel by column, of which only those are read that an aggregate needs. A year has 8,760 hours: a row for each
 //! of them takes longer to read than to add.
 
+use chrono::NaiveDate;
 use signalbox_datapoint_log::ChunkPoint;
 use sqlx::{FromRow, PgConnection};
 
 use super::{
+    DAY,
+    packs::Group,
     rollups::Source,
     summary::{Figures, Sum, Summary},
 };
@@ -63,7 +66,34 @@ pub(super) async fn of_ranges(
     (span, ranges): (i32, &[(i32, i32)]),
     figures: Figures,
 ) -> Result<Vec<(i32, Summary)>, sqlx::Error> {
-    let (firsts, ends): (Vec<i32>, Vec<i32>) = ranges.iter().copied().unzip();
+    let (firsts, ends) = ranges.iter().copied().unzip();
+    let days = vec![None; ranges.len()];
+    read(connection, (source != Source::Kept, true), channel, (span, firsts, ends, days), figures).await
+}
+
+/// The hours of `channel` in `groups` whose values are there, as [`of_ranges`].
+pub(super) async fn of_groups(
+    connection: &mut PgConnection,
+    channel: i32,
+    groups: &[Group],
+    figures: Figures,
+) -> Result<Vec<(i32, Summary)>, sqlx::Error> {
+    let firsts: Vec<i32> = groups.iter().map(|group| group.number.saturating_mul(DAY)).collect();
+    let ends = firsts.iter().map(|first| first + DAY).collect();
+    let days = groups.iter().map(|group| Some(group.day)).collect();
+    read(connection, (true, false), channel, (1, firsts, ends, days), figures).await
+}
+
+/// Span, ranges of numbers without their ends, and the day of the log of each, unless it is any.
+type Ranges = (i32, Vec<i32>, Vec<i32>, Vec<Option<NaiveDate>>);
+
+async fn read(
+    connection: &mut PgConnection,
+    (with_live, with_kept): (bool, bool),
+    channel: i32,
+    (span, firsts, ends, days): Ranges,
+    figures: Figures,
+) -> Result<Vec<(i32, Summary)>, sqlx::Error> {
     let are = |some| figures == Figures::All || figures == some;
     let columns: Columns = sqlx::query_as(
         "SELECT array_agg(r.number) AS number,
@@ -78,24 +108,27 @@ pub(super) async fn of_ranges(
                 array_agg(r.last_value) FILTER (WHERE $8) AS last_value,
                 array_agg(r.last_position) FILTER (WHERE $8) AS last_position,
                 array_agg(r.last_index) FILTER (WHERE $8) AS last_index
-           FROM unnest($3::int[], $4::int[]) AS w (first, ending)
+           FROM unnest($3::int[], $4::int[], $9::date[]) AS w (first, ending, day)
           CROSS JOIN LATERAL (
             SELECT s.* FROM (
-                SELECT channel, span, number, count, sum, sum_low, min, max, first_time, first_value, first_position, first_index,
+                SELECT channel, span, number, day, count, sum, sum_low, min, max, first_time, first_value, first_position, first_index,
                        last_time, last_value, last_position, last_index FROM series.rollups WHERE $5::bool
                  UNION ALL
-                SELECT channel, span, number, count, sum, sum_low, min, max, first_time, first_value, first_position, first_index,
-                       last_time, last_value, last_position, last_index FROM ops.kept_rollups) AS s
-             WHERE s.channel = $1 AND s.span = $2 AND s.number >= w.first AND s.number < w.ending OFFSET 0) AS r",
+                SELECT channel, span, number, day, count, sum, sum_low, min, max, first_time, first_value, first_position, first_index,
+                       last_time, last_value, last_position, last_index FROM ops.kept_rollups WHERE $10::bool) AS s
+             WHERE s.channel = $1 AND s.span = $2 AND s.number >= w.first AND s.number < w.ending
+               AND (w.day IS NULL OR s.day = w.day) OFFSET 0) AS r",
     )
     .bind(channel)
     .bind(span)
     .bind(firsts)
     .bind(ends)
-    .bind(source != Source::Kept)
+    .bind(with_live)
     .bind(are(Figures::Sums))
     .bind(are(Figures::Extremes))
     .bind(are(Figures::Ends))
+    .bind(days)
+    .bind(with_kept)
     .fetch_one(connection)
     .await?;
     let numbers = columns.number.iter().flatten().enumerate();

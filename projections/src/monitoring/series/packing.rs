@@ -6,8 +6,8 @@ use chrono::NaiveDate;
 use sqlx::{Executor, FromRow, PgConnection, PgPool};
 
 use super::{
-    DAY, SeriesError,
-    packs::{self, Group, start_over},
+    DAY, SeriesError, columns,
+    packs::{self, Group, late_before, start_over},
     rollups,
     snapshot::{Progress, begin_fold},
     summary::{Figures, Summary},
@@ -25,6 +25,7 @@ struct Standing {
     progress: Progress,
     packed: i64,
     ended_before: Option<NaiveDate>,
+    has_late: bool,
     /// Whether there are roll-ups of all points that are folded.
     is_rolled: bool,
 }
@@ -33,7 +34,7 @@ struct Standing {
 /// there is nothing to do.
 pub(super) async fn step(pool: &PgPool) -> Result<bool, SeriesError> {
     let is_due: bool = sqlx::query_scalar(
-        "SELECT k.position <> p.position OR EXISTS (SELECT FROM series.unpacked_hours) OR EXISTS (
+        "SELECT k.position <> p.position OR NOT k.has_late OR EXISTS (SELECT FROM series.unpacked_hours) OR EXISTS (
                 SELECT FROM series.rollups r WHERE r.day >= coalesce(k.ended_before, '-infinity') AND r.day < p.day)
            FROM series.progress p CROSS JOIN series.pack_progress k",
     )
@@ -48,7 +49,7 @@ pub(super) async fn step(pool: &PgPool) -> Result<bool, SeriesError> {
     transaction.execute(settings.as_str()).await?;
     begin_fold(&mut transaction).await?;
     let standing: Standing = sqlx::query_as(
-        "SELECT p.position, p.day, p.total, k.position AS packed, k.ended_before,
+        "SELECT p.position, p.day, p.total, k.position AS packed, k.ended_before, k.has_late,
                 r.position = p.position AND NOT EXISTS (SELECT FROM series.unrolled_days) AS is_rolled
            FROM series.progress p CROSS JOIN series.rollup_progress r CROSS JOIN series.pack_progress k",
     )
@@ -79,32 +80,39 @@ pub(super) async fn step(pool: &PgPool) -> Result<bool, SeriesError> {
     Ok(has_done)
 }
 
-/// Puts groups of the next day of the log in line that has ended; false when there is none.
+/// Puts groups of the next day of the log in line that has ended, then those of the present day that came late before there were packs;
+/// false when there are none.
 async fn put_in_line(connection: &mut PgConnection, standing: &Standing) -> Result<bool, SeriesError> {
+    let today = standing.progress.day;
     let next: Option<NaiveDate> = sqlx::query_scalar(
         "SELECT min(day) FROM series.rollups WHERE day >= coalesce($1, '-infinity'::date) AND day < $2",
     )
     .bind(standing.ended_before)
-    .bind(standing.progress.day)
+    .bind(today)
     .fetch_one(&mut *connection)
     .await?;
-    let Some(day) = next else { return Ok(false) };
+    if next.is_none() && standing.has_late {
+        return Ok(false);
+    }
     let added = sqlx::query(
         "INSERT INTO series.unpacked_hours (channel, number, day)
          SELECT r.channel, r.number, r.day FROM series.rollups r
-          WHERE r.day = $1 AND r.span = 24 AND NOT EXISTS (
+          WHERE r.day = $1 AND r.span = 24 AND r.number < $2 AND NOT EXISTS (
                 SELECT FROM series.packed_hours p WHERE p.channel = r.channel AND p.number = r.number AND p.day = r.day)
-          LIMIT $2",
+          LIMIT $3",
     )
-    .bind(day)
+    .bind(next.unwrap_or(today))
+    .bind(next.map_or_else(|| late_before(today), |_| i32::MAX))
     .bind(IN_LINE)
     .execute(&mut *connection)
     .await?;
     if (added.rows_affected() as i64) < IN_LINE {
-        sqlx::query("UPDATE series.pack_progress SET ended_before = $1")
-            .bind(day.succ_opt())
-            .execute(connection)
-            .await?;
+        sqlx::query(
+            "UPDATE series.pack_progress SET ended_before = coalesce($1, ended_before), has_late = has_late OR $1 IS NULL",
+        )
+        .bind(next.and_then(|day| day.succ_opt()))
+        .execute(connection)
+        .await?;
     }
     Ok(true)
 }
@@ -131,19 +139,19 @@ pub(super) async fn each_hour(
         let place = ranges.partition_point(|(first, _)| *first <= hour);
         place > 0 && hour < ranges[place - 1].1
     };
-    let mut unpacked = Vec::new();
+    let mut unpacked: BTreeMap<i32, Vec<Group>> = BTreeMap::new();
     for row in packs::rows(&mut *connection, channels, ranges, figures).await? {
         if row.is_whole() {
             let hours = row.summaries().filter(|(hour, _)| is_within(*hour));
             hours.for_each(|(hour, summary)| add(row.group.channel, hour, &summary));
         } else {
-            unpacked.push(row.group);
+            unpacked.entry(row.group.channel).or_default().push(row.group);
         }
     }
-    if !unpacked.is_empty() {
-        let rows = rollups::of_groups(connection, &unpacked).await?;
-        let rows = rows.iter().filter(|row| is_within(row.number));
-        rows.for_each(|row| add(row.channel, row.number, &row.summary()));
+    for (channel, groups) in unpacked {
+        let hours = columns::of_groups(&mut *connection, channel, &groups, figures).await?;
+        let hours = hours.iter().filter(|(hour, _)| is_within(*hour));
+        hours.for_each(|(hour, summary)| add(channel, *hour, summary));
     }
     Ok(())
 }

@@ -36,8 +36,13 @@ impl Group {
 
     /// Whether its values were more than a day old when they came: no more are expected.
     fn came_late(&self) -> bool {
-        i64::from(self.number) < (self.day - NaiveDate::default()).num_days() - 1
+        self.number < late_before(self.day)
     }
+}
+
+/// Values of days before this one, counted from 1970, are more than a day old when they come on `day`.
+pub(super) fn late_before(day: NaiveDate) -> i32 {
+    i32::try_from((day - NaiveDate::default()).num_days() - 1).unwrap_or(i32::MIN)
 }
 
 /// Lets the packs follow the fold that starts at `progress`; returns before which day of the log all groups have been put in line. If
@@ -64,7 +69,7 @@ pub(super) async fn keep_up(
 /// Throws all packs away; they are made again as for a log that is folded up to `position`.
 pub(super) async fn start_over(connection: &mut PgConnection, position: i64) -> Result<(), SeriesError> {
     connection.execute("DELETE FROM series.packed_hours; DELETE FROM series.unpacked_hours").await?;
-    sqlx::query("UPDATE series.pack_progress SET position = $1, ended_before = NULL")
+    sqlx::query("UPDATE series.pack_progress SET position = $1, ended_before = NULL, has_late = false")
         .bind(position)
         .execute(connection)
         .await?;
