@@ -10,7 +10,7 @@ use sqlx::{Executor, FromRow, PgConnection};
 
 use super::{
     DAY, SeriesError,
-    batch::{Batch, Changes},
+    batch::Batch,
     chunk::ChunkKey,
     snapshot::Progress,
     summary::{Figures, Sum, Summary},
@@ -76,18 +76,14 @@ pub(super) async fn start_over(connection: &mut PgConnection, position: i64) -> 
     Ok(())
 }
 
-/// Drops the packs of the hours that `batch` changes, and puts them in line again. The others are not packed yet.
+/// Drops the packs of the hours that `batch` changes, and puts them in line again. The others change all the time, and have none.
 pub(super) async fn forget(
     connection: &mut PgConnection,
     batch: &Batch,
     ended_before: Option<NaiveDate>,
 ) -> Result<(), SeriesError> {
-    let may_be_packed = |(key, changes): (&ChunkKey, &Changes)| {
-        let group = Group::of(*key);
-        let is_ended = ended_before.is_some_and(|ended| group.day < ended);
-        (is_ended || group.came_late() || !changes.deleted.is_empty()).then_some(group)
-    };
-    let groups: BTreeSet<_> = batch.chunks.iter().filter_map(may_be_packed).collect();
+    let is_packed = |group: &Group| group.came_late() || ended_before.is_some_and(|ended| group.day < ended);
+    let groups: BTreeSet<_> = batch.chunks.keys().copied().map(Group::of).filter(is_packed).collect();
     if groups.is_empty() {
         return Ok(());
     }
@@ -106,13 +102,19 @@ pub(super) async fn forget(
     Ok(())
 }
 
-/// Drops the packs of a day of the log whose roll-ups are made again.
+/// Drops the packs of a day of the log whose roll-ups have been made again, and puts them in line.
 pub(super) async fn forget_day(connection: &mut PgConnection, day: NaiveDate) -> Result<(), SeriesError> {
     sqlx::query("DELETE FROM series.packed_hours WHERE day = $1").bind(day).execute(&mut *connection).await?;
-    sqlx::query("UPDATE series.pack_progress SET ended_before = least(ended_before, $1)")
-        .bind(day)
-        .execute(connection)
-        .await?;
+    sqlx::query(
+        "INSERT INTO series.unpacked_hours (channel, number, day)
+         SELECT r.channel, r.number, r.day FROM series.rollups r CROSS JOIN series.pack_progress k
+          WHERE r.day = $1 AND r.span = 24 AND (r.number < $2 OR r.day < k.ended_before)
+             ON CONFLICT DO NOTHING",
+    )
+    .bind(day)
+    .bind(late_before(day))
+    .execute(connection)
+    .await?;
     Ok(())
 }
 

@@ -253,7 +253,6 @@ pub(super) async fn fill(pool: &PgPool) -> Result<bool, SeriesError> {
         sqlx::query_scalar("SELECT max(day) FROM series.unrolled_days").fetch_one(&mut *transaction).await?;
     let Some(day) = day else { return Ok(true) };
     sqlx::query("DELETE FROM series.rollups WHERE day = $1").bind(day).execute(&mut *transaction).await?;
-    packs::forget_day(&mut transaction, day).await?;
     let channels: Vec<i32> = sqlx::query_scalar("SELECT DISTINCT channel FROM series.chunks WHERE day = $1")
         .bind(day)
         .fetch_all(&mut *transaction)
@@ -262,6 +261,7 @@ pub(super) async fn fill(pool: &PgPool) -> Result<bool, SeriesError> {
         let rollups = of_channel(&mut transaction, channel, day).await?;
         upsert(&mut transaction, "series", &rollups).await?;
     }
+    packs::forget_day(&mut transaction, day).await?;
     sqlx::query("DELETE FROM series.unrolled_days WHERE day = $1")
         .bind(day)
         .execute(&mut *transaction)
