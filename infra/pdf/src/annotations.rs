@@ -23,6 +23,8 @@ const PASSWORD: c_int = 1 << 13;
 /// Annotations of a page, and letters of one of them, at most.
 const MAX_ANNOTATIONS: c_int = 20_000;
 const MAX_UNITS: usize = 1 << 16;
+/// Options of a field that are looked at.
+const MAX_OPTIONS: c_int = 10_000;
 
 /// A field of a form, and where it is.
 #[derive(Debug, Clone, PartialEq)]
@@ -153,23 +155,49 @@ impl Annotation<'_> {
                 FieldValue::Ticked(!matches!(state.as_str(), "" | "Off"))
             }
             TEXT_FIELD if flags & PASSWORD != 0 => return None,
-            TEXT_FIELD | COMBO_BOX | LIST_BOX => {
-                let value = text(|buffer, bytes| {
-                    // SAFETY: as above; the buffer is as long as said.
-                    unsafe {
-                        self.calls.FPDFAnnot_GetFormFieldValue(
-                            form.cast(),
-                            self.handle.cast(),
-                            buffer.cast(),
-                            bytes,
-                        )
-                    }
-                });
-                FieldValue::Text(value)
+            COMBO_BOX | LIST_BOX => {
+                let chosen = self.chosen(form);
+                FieldValue::Text(if chosen.is_empty() { self.value(form) } else { chosen.join(", ") })
             }
+            TEXT_FIELD => FieldValue::Text(self.value(form)),
             _ => return None,
         };
         Some(Field { area, value })
+    }
+
+    fn value(&self, form: *mut c_void) -> String {
+        text(|buffer, bytes| {
+            // SAFETY: form and annotation are open; the buffer is as long as said.
+            unsafe {
+                self.calls.FPDFAnnot_GetFormFieldValue(form.cast(), self.handle.cast(), buffer.cast(), bytes)
+            }
+        })
+    }
+
+    /// The labels of the options that are chosen, as a reader shows them: the value is what a form sends.
+    fn chosen(&self, form: *mut c_void) -> Vec<String> {
+        // SAFETY: form and annotation are open.
+        let count = unsafe { self.calls.FPDFAnnot_GetOptionCount(form.cast(), self.handle.cast()) };
+        let is_chosen = |index: &c_int| {
+            // SAFETY: as above; an option that is not there is not chosen.
+            unsafe { self.calls.FPDFAnnot_IsOptionSelected(form.cast(), self.handle.cast(), *index) != 0 }
+        };
+        let label = |index| {
+            text(|buffer, bytes| {
+                // SAFETY: as above; the buffer is as long as said.
+                unsafe {
+                    self.calls.FPDFAnnot_GetOptionLabel(
+                        form.cast(),
+                        self.handle.cast(),
+                        index,
+                        buffer.cast(),
+                        bytes,
+                    )
+                }
+            })
+        };
+        let labels = (0..count.clamp(0, MAX_OPTIONS)).filter(is_chosen).map(label);
+        labels.filter(|label| !label.is_empty()).collect()
     }
 }
 
@@ -225,6 +253,21 @@ mod tests {
         assert_eq!(values, [text("shown"), text("of the parent"), FieldValue::Ticked(true)]);
         assert_eq!(found.fields[0].area, Area { left: 100.0, top: 80.0, right: 200.0, bottom: 100.0 });
         assert!(words.contains(&"shown".to_owned()), "{words:?}");
+    }
+
+    #[test]
+    fn choices_are_read_by_the_labels_that_a_reader_shows() {
+        let (found, _) = read(
+            "6 0 R 7 0 R 8 0 R",
+            "6 0 R 7 0 R 8 0 R",
+            &[
+                "<</Type/Annot/Subtype/Widget/FT/Ch/Ff 131072/T(a)/V(fr)/Opt[[(de)(Germany)][(fr)(France)]]/Rect[100 700 200 720]>>",
+                "<</Type/Annot/Subtype/Widget/FT/Ch/Ff 2097152/T(b)/V[(x)(z)]/Opt[(x)(y)(z)]/Rect[100 600 200 620]>>",
+                "<</Type/Annot/Subtype/Widget/FT/Ch/Ff 393216/T(c)/V(typed)/Opt[(x)(y)]/Rect[100 500 200 520]>>",
+            ],
+        );
+        let values: Vec<FieldValue> = found.fields.into_iter().map(|field| field.value).collect();
+        assert_eq!(values, ["France", "x, z", "typed"].map(|text| FieldValue::Text(text.to_owned())));
     }
 
     #[test]
