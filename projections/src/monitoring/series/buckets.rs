@@ -2,7 +2,10 @@
 //! at the ends of buckets, and of the tail of the log that is not folded yet, all in one snapshot.
 
 use signalbox_boxed::boxed;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashSet},
+    ops::Range,
+};
 
 use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 use futures::TryStreamExt;
@@ -55,13 +58,29 @@ struct Collected {
     figures: Figures,
     /// By channel and number.
     found: BTreeMap<i32, BTreeMap<i64, Summary>>,
+    /// Belongs to `found`, too.
+    run: Option<Run>,
+}
+
+/// Points of one bucket that were added one after the other.
+struct Run {
+    channel: i32,
+    times: Range<i64>,
+    summary: Summary,
 }
 
 impl Collected {
     fn new(window: &BucketWindow) -> Self {
         let step = window.step.num_microseconds().unwrap_or(i64::MAX).max(1);
         let found = window.channels.iter().map(|channel| (*channel, BTreeMap::new())).collect();
-        Self { from: micros(window.from), to: micros(window.to), step, figures: window.figures, found }
+        Self {
+            from: micros(window.from),
+            to: micros(window.to),
+            step,
+            figures: window.figures,
+            found,
+            run: None,
+        }
     }
 
     /// Adds `point` if the window contains it.
@@ -71,35 +90,33 @@ impl Collected {
         }
     }
 
-    /// Adds `points`, which are in order, without those that were deleted since: those of one bucket together.
+    /// Adds `points` without those that were deleted since.
     fn add_points(&mut self, channel: i32, points: &[ChunkPoint], tail: &Tail) {
-        let mut run: Option<(i64, Summary)> = None;
-        for point in points {
-            if point.time < self.from || point.time >= self.to || tail.is_deleted(point) {
-                continue;
-            }
-            let summary = Summary::of(*point);
-            match &mut run {
-                Some((end, sum)) if point.time < *end => *sum = sum.plus(&summary),
-                _ => {
-                    if let Some((_, sum)) = run {
-                        self.add(channel, sum.first().time, &sum);
-                    }
-                    let rest = self.step - (point.time - self.from).rem_euclid(self.step);
-                    run = Some((point.time.saturating_add(rest), summary));
-                }
-            }
-        }
-        if let Some((_, sum)) = run {
-            self.add(channel, sum.first().time, &sum);
+        for point in points.iter().filter(|point| !tail.is_deleted(point)) {
+            self.add_point(channel, point);
         }
     }
 
-    /// Adds `summary` to the bucket that contains `time`.
+    /// Adds `summary` to the bucket that contains `time`. What is added next is mostly of the same one.
     fn add(&mut self, channel: i32, time: i64, summary: &Summary) {
-        let number = (time - self.from).div_euclid(self.step);
+        if let Some(run) = &mut self.run
+            && run.channel == channel
+            && run.times.contains(&time)
+        {
+            run.summary = run.summary.plus(summary);
+            return;
+        }
+        self.end_run();
+        let start = time - (time - self.from).rem_euclid(self.step);
+        let times = start..start.saturating_add(self.step);
+        self.run = Some(Run { channel, times, summary: *summary });
+    }
+
+    fn end_run(&mut self) {
+        let Some(Run { channel, times, summary }) = self.run.take() else { return };
         if let Some(buckets) = self.found.get_mut(&channel) {
-            buckets.entry(number).and_modify(|sum| *sum = sum.plus(summary)).or_insert(*summary);
+            let number = (times.start - self.from).div_euclid(self.step);
+            buckets.entry(number).and_modify(|sum| *sum = sum.plus(&summary)).or_insert(summary);
         }
     }
 
@@ -122,7 +139,8 @@ impl Collected {
         self.found.keys().copied().collect()
     }
 
-    fn buckets(self) -> BTreeMap<i32, Vec<Bucket>> {
+    fn buckets(mut self) -> BTreeMap<i32, Vec<Bucket>> {
+        self.end_run();
         let Self { from, step, found, .. } = self;
         let bucket =
             |(number, summary): (i64, Summary)| Bucket { start: moment(from + number * step), summary };
@@ -157,6 +175,7 @@ async fn add_folded(
 ) -> Result<(), SeriesError> {
     let standing = snapshot.standing();
     let (is_current, has_packs) = (standing.has_current_rollups(), standing.has_current_packs());
+    let has_kept = standing.has_kept;
     let unrolled = standing.unrolled.clone();
     let connection = snapshot.connection();
     if !is_current {
@@ -166,7 +185,7 @@ async fn add_folded(
     if !unrolled.is_empty() {
         add_chunks(&mut *connection, Some(unrolled), tail, collected).await?;
     }
-    let source = if has_packs { Source::Packed } else { Source::All };
+    let source = if has_packs { Source::Packed { has_kept } } else { Source::All };
     add_rollups(connection, source, tail, collected).await
 }
 
@@ -254,19 +273,19 @@ async fn add_whole(
     collected: &mut Collected,
 ) -> Result<(), SeriesError> {
     let (channels, figures) = (collected.channels(), collected.figures);
-    let mut rest = source;
-    if source == Source::Packed && !plan.hours.is_empty() {
-        rest = Source::Kept;
+    let mut rest = Some(source);
+    if let Source::Packed { has_kept } = source
+        && !plan.hours.is_empty()
+    {
+        rest = has_kept.then_some(Source::Kept);
         packing::each_hour(&mut *connection, &channels, &plan.hours, figures, |channel, hour, summary| {
             collected.add(channel, i64::from(hour) * HOUR, summary);
         })
         .await?;
     }
     for channel in channels {
-        for (source, span, ranges) in [(source, DAY, &plan.days), (rest, 1, &plan.hours)] {
-            if ranges.is_empty() {
-                continue;
-            }
+        for (source, span, ranges) in [(Some(source), DAY, &plan.days), (rest, 1, &plan.hours)] {
+            let Some(source) = source.filter(|_| !ranges.is_empty()) else { continue };
             let numbers = (span, ranges.as_slice());
             for (number, summary) in
                 columns::of_ranges(&mut *connection, source, channel, numbers, figures).await?

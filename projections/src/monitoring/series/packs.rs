@@ -181,6 +181,7 @@ impl<'a> Bytes<'a> {
         Self(column.as_deref().unwrap_or_default())
     }
 
+    #[inline(always)]
     fn take<const N: usize>(&mut self) -> [u8; N] {
         match self.0.split_first_chunk() {
             Some((first, rest)) => {
@@ -191,14 +192,17 @@ impl<'a> Bytes<'a> {
         }
     }
 
+    #[inline(always)]
     fn integer(&mut self) -> i64 {
         i64::from_le_bytes(self.take())
     }
 
+    #[inline(always)]
     fn float(&mut self) -> f64 {
         f64::from_le_bytes(self.take())
     }
 
+    #[inline(always)]
     fn point(&mut self) -> ChunkPoint {
         ChunkPoint {
             time: self.integer(),

@@ -315,8 +315,11 @@ pub(super) async fn differences(connection: &mut PgConnection, other: &str) -> R
 /// Which roll-ups are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Source {
-    /// All, and hours by their packs.
-    Packed,
+    /// All, and hours by their packs, but those whose values are gone.
+    Packed {
+        /// Whether there are any of the latter.
+        has_kept: bool,
+    },
     /// All.
     All,
     /// Those whose values are gone.

@@ -77,6 +77,8 @@ pub(super) struct Standing {
     points: i64,
     /// The days of the log whose points have no roll-ups.
     pub(super) unrolled: Vec<NaiveDate>,
+    /// Whether there are roll-ups whose values are gone.
+    pub(super) has_kept: bool,
     /// Rows of the log that cannot be read, by position and day.
     unreadable: Vec<i64>,
     unreadable_days: Vec<NaiveDate>,
@@ -88,6 +90,7 @@ impl Standing {
         sqlx::query_as(
             "SELECT p.position, p.day, p.total, r.position AS rolled, k.position AS packed, h.position AS newest, h.points,
                     ARRAY(SELECT day FROM series.unrolled_days) AS unrolled,
+                    EXISTS (SELECT FROM ops.kept_rollups) AS has_kept,
                     ARRAY(SELECT position FROM ops.unreadable_rows ORDER BY position) AS unreadable,
                     ARRAY(SELECT day FROM ops.unreadable_rows ORDER BY position) AS unreadable_days
                FROM series.progress p CROSS JOIN series.rollup_progress r CROSS JOIN series.pack_progress k
