@@ -208,7 +208,7 @@ impl Log {
 
     /// Every aggregate equals the same over the raw points, for windows and steps of any size.
     async fn check_buckets(&self, random: &mut StdRng) {
-        if random.random_bool(0.5) {
+        if random.random_bool(0.2) {
             self.pack().await;
         }
         let times: Vec<i64> = self.known.iter().map(|point| point.point.time).collect();
