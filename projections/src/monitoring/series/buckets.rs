@@ -161,7 +161,7 @@ pub async fn buckets(
     let mut snapshot = Snapshot::open(pool).await?;
     let tail = snapshot.tail(Some(collected.from)).await?;
     add_folded(&mut snapshot, &tail, &mut collected).await?;
-    snapshot.close().await?;
+    snapshot.close();
     for point in &tail.points {
         collected.add_point(point.channel, &point.point);
     }

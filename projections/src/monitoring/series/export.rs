@@ -64,7 +64,7 @@ impl Export {
         let tail = snapshot.tail(range.from).await?;
         range.upto = Some(head(snapshot.connection()).await?.position);
         let folded = hour_numbers(snapshot.connection(), &range).await?;
-        snapshot.close().await?;
+        snapshot.close();
         let new = tail.points.iter().filter(|point| range.contains(point));
         let hours = folded.into_iter().chain(new.map(|point| hour_of(point.point.time))).collect();
         Ok(Self { hours, pool: pool.clone(), range, after, slice: SLICE })
@@ -88,7 +88,7 @@ impl Export {
         tail.points.retain(|point| self.range.contains(point));
         let (mut points, next) =
             oldest_of_hour(snapshot.connection(), hour, &self.range, &tail, self.slice).await?;
-        snapshot.close().await?;
+        snapshot.close();
         if let Some(after) = self.after {
             points.retain(|point| point.point.order() > after.order());
         }
@@ -107,7 +107,7 @@ impl Export {
         for _ in 0..RETRIES {
             let mut snapshot = Snapshot::open_for_export(&self.pool).await?;
             match snapshot.tail(self.range.from).await {
-                Err(SeriesError::Behind(_)) => snapshot.close().await?,
+                Err(SeriesError::Behind(_)) => snapshot.close(),
                 tail => return Ok((snapshot, tail?)),
             }
             sleep(RETRY).await;

@@ -40,7 +40,7 @@ pub async fn latest(pool: &PgPool) -> Result<Vec<Datapoint>, SeriesError> {
     let mut snapshot = Snapshot::open(pool).await?;
     let tail = snapshot.tail(None).await?;
     let folded = current::folded(snapshot.connection(), &tail).await?;
-    snapshot.close().await?;
+    snapshot.close();
     let arrived = |point: &Datapoint| tail.arrivals.get(&point.point.position).copied();
     let new = tail.points.iter().map(|point| Ranked::new(*point, arrived(point)));
     let current = current_of(folded.into_iter().chain(new));
@@ -87,7 +87,7 @@ pub async fn newest_until(
             found.into_iter().for_each(&mut keep);
         }
     }
-    snapshot.close().await?;
+    snapshot.close();
     tail.points.into_iter().for_each(keep);
     Ok(newest.into_values().collect())
 }

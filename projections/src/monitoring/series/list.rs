@@ -79,7 +79,7 @@ pub async fn list(
             break;
         }
     }
-    snapshot.close().await?;
+    snapshot.close();
     Ok(Listed { points: found, total, is_estimated })
 }
 

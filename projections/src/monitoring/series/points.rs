@@ -41,7 +41,7 @@ pub async fn all_points(
     .bind(to)
     .fetch_all(snapshot.connection())
     .await?;
-    snapshot.close().await?;
+    snapshot.close();
     let mut found: BTreeMap<i32, Vec<ChunkPoint>> = BTreeMap::new();
     let is_meant = |point: &ChunkPoint| (from..to).contains(&point.time);
     for row in rows {

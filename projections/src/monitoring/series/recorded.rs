@@ -33,7 +33,7 @@ pub async fn recorded(
     let folded = hours(snapshot.connection(), &range, &tail).await?;
     let count = folded.iter().map(|hour| hour.count).sum::<i64>() as usize + tail.points.len();
     if count > most {
-        snapshot.close().await?;
+        snapshot.close();
         return Ok(None);
     }
     let mut found = tail.points.clone();
@@ -44,7 +44,7 @@ pub async fn recorded(
             found.extend(points);
         }
     }
-    snapshot.close().await?;
+    snapshot.close();
     // The count may have been estimated.
     if found.len() > most {
         return Ok(None);

@@ -91,7 +91,7 @@ pub async fn series(pool: &PgPool, window: &Window) -> Result<BTreeMap<i32, Vec<
         window.channels.iter().map(|channel| (*channel, Vec::new())).collect();
     read_rows(snapshot.connection(), window, rows, &tail, &mut entries).await?;
     let newest = folded_latest(snapshot.connection(), &window.channels).await?;
-    snapshot.close().await?;
+    snapshot.close();
     for point in &tail.points {
         if let Some(entries) = entries.get_mut(&point.channel)
             && (from..to).contains(&point.point.time)
