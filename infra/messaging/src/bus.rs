@@ -12,7 +12,10 @@ use tokio::{
     time::timeout,
 };
 
-use crate::{Wakeup, streams::Stuck};
+use crate::{
+    Wakeup,
+    streams::{Stuck, Unstored},
+};
 
 /// Oldest supported server; older ones silently ignore stream settings.
 const MIN_SERVER: (i64, i64, i64) = (2, 11, 0);
@@ -55,8 +58,8 @@ pub struct Bus {
     connections: watch::Receiver<u64>,
     /// Streams that do not store published messages.
     pub(crate) stuck: Arc<Mutex<HashMap<String, Stuck>>>,
-    /// Since when none of the messages that were published has been stored.
-    pub(crate) unstored: Arc<Mutex<Option<Instant>>>,
+    /// Messages that were published and not stored; `None` since one was.
+    pub(crate) unstored: Arc<Mutex<Option<Unstored>>>,
     /// When a handler answered a command of this process last.
     pub(crate) answered: Arc<Mutex<Option<Instant>>>,
     /// Names this process among those that wake each other.
@@ -120,9 +123,10 @@ impl Bus {
         self.answered.lock().unwrap_or_else(PoisonError::into_inner).map(|at| at.elapsed())
     }
 
-    /// Time for which messages were published and none was stored; `None` since one was.
+    /// Time for which messages were published and none was stored; `None` since one was. While nothing is published it does not grow: a
+    /// single message that was lost says nothing of the server.
     pub fn unstored_for(&self) -> Option<Duration> {
-        self.unstored.lock().unwrap_or_else(PoisonError::into_inner).map(|since| since.elapsed())
+        self.unstored.lock().unwrap_or_else(PoisonError::into_inner).map(Unstored::time)
     }
 
     /// Whether the server is reachable now.

@@ -34,6 +34,36 @@ pub(crate) struct Stuck {
     since: Instant,
 }
 
+/// Messages that were published one after the other, of which none was stored.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Unstored {
+    first: Instant,
+    newest: Instant,
+}
+
+impl Unstored {
+    pub(crate) fn time(self) -> Duration {
+        self.newest - self.first
+    }
+
+    /// The same after the result `stored` of another message at `now`.
+    fn after<T>(
+        known: Option<Self>,
+        stored: &Result<T, PublishError>,
+        is_connected: bool,
+        now: Instant,
+    ) -> Option<Self> {
+        match stored.as_ref().map_err(PublishError::kind) {
+            Err(PublishErrorKind::TimedOut | PublishErrorKind::StreamNotFound) if is_connected => {
+                Some(Self { first: known.map_or(now, |known| known.first), newest: now })
+            }
+            // Refused: the stream is there, or the message did not reach the server.
+            Err(_) => known,
+            Ok(_) => None,
+        }
+    }
+}
+
 /// How the copies of a stream stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamStanding {
@@ -122,15 +152,9 @@ impl Bus {
     }
 
     fn note_unstored<T>(&self, stored: &Result<T, PublishError>) {
+        let is_connected = self.is_connected();
         let mut unstored = self.unstored.lock().unwrap_or_else(PoisonError::into_inner);
-        match stored.as_ref().map_err(PublishError::kind) {
-            Err(PublishErrorKind::TimedOut | PublishErrorKind::StreamNotFound) if self.is_connected() => {
-                unstored.get_or_insert_with(std::time::Instant::now);
-            }
-            // Refused: the stream is there, or the message did not reach the server.
-            Err(_) => {}
-            Ok(_) => *unstored = None,
-        }
+        *unstored = Unstored::after(*unstored, stored, is_connected, Instant::now());
     }
 
     fn is_stuck(&self, name: &str, created: i128) -> bool {
@@ -214,4 +238,31 @@ const NO_SPACE: &str = "insufficient storage resources";
 
 fn is_missing(kind: &GetStreamErrorKind) -> bool {
     matches!(kind, GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The time for which nothing was stored after `results`, each of a message so many seconds after the first one.
+    fn unstored(results: &[(u64, Result<(), PublishErrorKind>)]) -> Option<Duration> {
+        let begun = Instant::now();
+        let results = results.iter().map(|(at, stored)| (begun + Duration::from_secs(*at), stored));
+        let known = results.fold(None, |known, (at, stored)| {
+            Unstored::after(known, &stored.map_err(PublishError::new), true, at)
+        });
+        known.map(Unstored::time)
+    }
+
+    #[test]
+    fn only_messages_that_follow_each_other_say_that_nothing_is_stored() {
+        let lost = |at| (at, Err(PublishErrorKind::TimedOut));
+        let seconds = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(unstored(&[]), None);
+        assert_eq!(unstored(&[lost(0)]), seconds(0), "one that was lost, however long ago");
+        assert_eq!(unstored(&[lost(0), lost(9), (15, Err(PublishErrorKind::StreamNotFound))]), seconds(15));
+        assert_eq!(unstored(&[lost(0), (9, Err(PublishErrorKind::Other))]), seconds(0));
+        assert_eq!(unstored(&[lost(0), lost(9), (10, Ok(()))]), None);
+        assert_eq!(unstored(&[lost(0), (9, Ok(())), lost(30), lost(32)]), seconds(2));
+    }
 }
