@@ -49,4 +49,4 @@ pub use snapshot_holders::{OldestSnapshot, note_snapshot_holders, oldest_snapsho
 pub use standing::{LogLag, log_lags, standing};
 pub use table::ReadRow;
 pub use withdrawals::withdrawing;
-pub use word::{UnknownWord, Word};
+pub use word::{UnknownWord, Word, word};

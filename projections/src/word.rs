@@ -75,7 +75,7 @@ impl<T: DeserializeOwned> Word<T> {
 
 impl<T: Serialize> From<T> for Word<T> {
     fn from(known: T) -> Self {
-        Self { text: Written(&known).to_string(), known: Some(known) }
+        Self { text: word(&known), known: Some(known) }
     }
 }
 
@@ -85,6 +85,11 @@ struct Written<'v, T>(&'v T);
 impl<T: Serialize> fmt::Display for Written<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.serialize(f)
+/// The word for `known` in columns.
+pub fn word<T: Serialize>(known: T) -> String {
+    Written(&known).to_string()
+}
+
     }
 }
 

@@ -134,7 +134,7 @@ pub(crate) struct EventDeleteParams {
 pub(crate) struct EventFilter {
     /// A type.
     #[param(value_type = Option<crate::words::EventKind>)]
-    r#type: Option<String>,
+    r#type: Option<ChannelType>,
     /// Part of the name.
     name: Option<String>,
 }
@@ -150,7 +150,7 @@ pub(crate) async fn list(
     Params(filter): Params<EventFilter>,
     LabelFilter(labels): LabelFilter,
 ) -> Result<Json<Page<EventOut>>, Problem> {
-    let filter = ChannelFilter { kind: filter.r#type, name: filter.name, labels };
+    let filter = ChannelFilter { kind: filter.r#type.map(ChannelType::as_str), name: filter.name, labels };
     let page = params.page()?;
     let (rows, total) = database.read(|pool| queries::channels(pool, &filter, sort.order(), page)).await?;
     Ok(Json(params.envelope(total, rows.into_iter().map(Into::into).collect())))

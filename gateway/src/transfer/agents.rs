@@ -14,6 +14,7 @@ use signalbox_projections::{
         AgentRow,
         queries::{self, Filter},
     },
+    word,
 };
 use tokio::{
     sync::broadcast,
@@ -100,16 +101,25 @@ pub(crate) struct TestOut {
     round_trip_ms: Option<u64>,
 }
 
+/// Whether an agent can be reached.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    Online,
+    Offline,
+    Error,
+}
+
 /// Which agents are listed.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct AgentFilter {
     /// `online`, `offline` or `error`.
     #[param(value_type = Option<crate::words::AgentStatus>)]
-    status: Option<String>,
+    status: Option<Status>,
     /// `server` or `client`.
     #[param(value_type = Option<crate::words::AgentType>)]
-    r#type: Option<String>,
+    r#type: Option<AgentType>,
     /// Part of the name.
     name: Option<String>,
 }
@@ -125,7 +135,8 @@ pub(crate) async fn list(
     Params(filter): Params<AgentFilter>,
 ) -> Result<Response, Problem> {
     let AgentFilter { status, r#type, name } = filter;
-    let filter = Filter { status, kind: r#type, name, ..Filter::default() };
+    let (status, kind) = (status.map(word), r#type.map(word));
+    let filter = Filter { status, kind, name, ..Filter::default() };
     let page = page.page()?;
     let (rows, total) = database.read(|pool| queries::agents(pool, &filter, sort.order(), page)).await?;
     Ok(answer::list(total, &rows.into_iter().map(AgentOut::from).collect::<Vec<_>>()))

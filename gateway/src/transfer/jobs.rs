@@ -17,6 +17,7 @@ use signalbox_projections::{
         JobRow, TransferRow, past_job,
         queries::{self, Filter},
     },
+    word,
 };
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
@@ -158,16 +159,24 @@ pub(crate) struct JobChangesIn {
     description: Option<Option<String>>,
 }
 
+/// Whether the schedule of a job is followed.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    Active,
+    Paused,
+}
+
 /// Which jobs are listed.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct JobFilter {
     /// `active` or `paused`.
     #[param(value_type = Option<crate::words::JobStatus>)]
-    status: Option<String>,
+    status: Option<Status>,
     /// `push` or `pull`.
     #[param(value_type = Option<crate::words::JobType>)]
-    r#type: Option<String>,
+    r#type: Option<JobType>,
     /// Part of the name.
     name: Option<String>,
     /// An agent at either end.
@@ -185,7 +194,8 @@ pub(crate) async fn list(
     Params(filter): Params<JobFilter>,
 ) -> Result<Response, Problem> {
     let JobFilter { status, r#type, name, agent_id } = filter;
-    let filter = Filter { status, kind: r#type, name, agent: agent_id, ..Filter::default() };
+    let (status, kind) = (status.map(word), r#type.map(word));
+    let filter = Filter { status, kind, name, agent: agent_id, ..Filter::default() };
     let page = page.page()?;
     let (rows, total) =
         database.read(|pool| queries::jobs(pool, user.id.0, &filter, sort.order(), page)).await?;

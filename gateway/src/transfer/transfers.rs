@@ -15,6 +15,7 @@ use signalbox_projections::{
         JobRow, TransferFileRow, TransferRow, past_transfer,
         queries::{self, Filter},
     },
+    word,
 };
 use utoipa::{IntoParams, ToSchema};
 use uuid::Uuid;
@@ -118,10 +119,10 @@ pub(crate) struct TransferIn {
 pub(crate) struct TransferFilter {
     /// `pending`, `running`, `completed`, `failed` or `cancelled`.
     #[param(value_type = Option<crate::words::TransferStatus>)]
-    status: Option<String>,
+    status: Option<TransferStatus>,
     /// `push` or `pull`.
     #[param(value_type = Option<crate::words::JobType>)]
-    r#type: Option<String>,
+    r#type: Option<JobType>,
     /// Part of the file name.
     name: Option<String>,
     job_id: Option<i64>,
@@ -146,7 +147,8 @@ pub(crate) async fn list(
     Params(filter): Params<TransferFilter>,
 ) -> Result<Response, Problem> {
     let TransferFilter { status, r#type, name, job_id, agent_id, from, to } = filter;
-    let filter = Filter { status, kind: r#type, name, job: job_id, agent: agent_id, from, to };
+    let (status, kind) = (status.map(word), r#type.map(word));
+    let filter = Filter { status, kind, name, job: job_id, agent: agent_id, from, to };
     let page = page.page()?;
     let (rows, total) =
         database.read(|pool| queries::transfers(pool, user.id.0, &filter, sort.order(), page)).await?;

@@ -18,7 +18,7 @@ use crate::page::{Listed, Order, Page, Sorting, and_eq, and_like, list};
 #[derive(Debug, Clone, Default)]
 pub struct ChannelFilter {
     /// Type word.
-    pub kind: Option<String>,
+    pub kind: Option<&'static str>,
     /// Part of the name, in any case of letters.
     pub name: Option<String>,
     /// Labels that it has, all of them.
@@ -79,7 +79,7 @@ pub async fn channels(
 ) -> Result<(Vec<ChannelRow>, i64), sqlx::Error> {
     list(pool, "SELECT *", order, page, |query| {
         query.push(" FROM read.channels WHERE deleted_at IS NULL");
-        and_eq(query, "channel_type", filter.kind.as_deref());
+        and_eq(query, "channel_type", filter.kind);
         and_like(query, "name", filter.name.as_deref());
         if !filter.labels.is_empty() {
             query.push(" AND labels @> ").push_bind(Json(&filter.labels));

@@ -140,6 +140,18 @@ async fn a_page_says_how_much_there_is() {
             world.admin.get(&format!("/api/{list}?{wrong}")).await.error(400);
         }
     }
+    // An unknown word would find nothing, which looks as if there were nothing.
+    for list in ["agents", "jobs", "transfers"] {
+        for field in ["status", "type"] {
+            let refused = world.admin.get(&format!("/api/{list}?{field}=nothing")).await.error(400);
+            assert!(refused.contains(&format!("{field} must be one of")), "{refused}");
+        }
+    }
+    for status in ["pending", "running", "completed", "failed", "cancelled"] {
+        let path = format!("/api/transfers?type=pull&status={status}");
+        assert_eq!(world.admin.get(&path).await.expect(200), json!([]));
+    }
+    world.admin.get("/api/v1/events?type=nothing").await.error(422);
     world.finish().await;
 }
 
