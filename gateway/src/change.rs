@@ -13,7 +13,7 @@ use crate::{
     answer::Written,
     auth::{Admin, CurrentUser, Writer},
     context::RequestContext,
-    extract::{IfMatch, Text},
+    extract::{IfMatch, Text, Versions},
     problem::Problem,
     resource::{Found, find},
     services::{commands::Commands, replica::Database},
@@ -26,8 +26,8 @@ pub(crate) struct Change<By> {
     pub(crate) database: Database,
     pub(crate) commands: Commands,
     pub(crate) user: CurrentUser,
-    /// The version that it must have; `None` for any.
-    pub(crate) version: Option<i64>,
+    /// The versions of which it must have one; `None` for any.
+    pub(crate) versions: Option<Versions>,
     pub(crate) id: String,
     pub(crate) context: RequestContext,
     by: PhantomData<By>,
@@ -41,11 +41,11 @@ where
 
     async fn from_request_parts(parts: &mut Parts, state: &Services) -> Result<Self, Problem> {
         let user = By::from_request_parts(parts, state).await?.into();
-        let IfMatch(version) = IfMatch::from_request_parts(parts, state).await?;
+        let IfMatch(versions) = IfMatch::from_request_parts(parts, state).await?;
         let Text(id) = Text::from_request_parts(parts, state).await?;
         let Ok(context) = RequestContext::from_request_parts(parts, state).await;
         let (database, commands) = (Database::from_ref(state), Commands::from_ref(state));
-        Ok(Self { database, commands, user, version, id, context, by: PhantomData })
+        Ok(Self { database, commands, user, versions, id, context, by: PhantomData })
     }
 }
 
@@ -75,6 +75,6 @@ impl<By> Change<By> {
         command: &D::Command,
     ) -> Result<Written, Rejection> {
         let metadata = self.context.metadata(self.user.actor(), purpose);
-        self.commands.write::<D>(key.into(), self.version, &metadata, command).await
+        self.commands.write::<D>(key.into(), self.versions.clone(), &metadata, command).await
     }
 }

@@ -61,7 +61,7 @@ pub(crate) async fn restore(
     is_there(&change.database, &spec.name, spec.channel, remedy).await?;
     let command = RuleCommand::Change { changes: all_of(spec), after: 0 };
     let metadata = restoring(change.context.metadata(change.user.actor(), "restore rule"), target);
-    let written = change.commands.write::<Rule>(key, change.version, &metadata, &command).await?;
+    let written = change.commands.write::<Rule>(key, change.versions.clone(), &metadata, &command).await?;
     let written = judged(&change.database, &change.commands, key, written).await;
     changed::<RuleRow>(&change.database, &change.id, written).await
 }

@@ -74,7 +74,7 @@ pub(crate) async fn restore(
     let metadata = restoring(change.context.metadata(change.user.actor(), "restore webhook"), target);
     let written = change
         .commands
-        .write::<Webhook>(key, change.version, &metadata, &WebhookCommand::Change(changes))
+        .write::<Webhook>(key, change.versions.clone(), &metadata, &WebhookCommand::Change(changes))
         .await?;
     changed::<WebhookRow>(&change.database, &change.id, written).await
 }

@@ -337,7 +337,7 @@ pub(crate) async fn create(
 pub(crate) async fn update(
     State(services): State<WebhookServices>,
     Admin(user): Admin,
-    IfMatch(version): IfMatch,
+    IfMatch(versions): IfMatch,
     Text(id): Text,
     context: RequestContext,
     JsonBody(changes): JsonBody<WebhookChangesIn>,
@@ -381,7 +381,7 @@ pub(crate) async fn update(
     let metadata = context.metadata(user.actor(), "change webhook");
     // The aggregate completes omitted fields, so concurrent changes lose nothing.
     let command = WebhookCommand::Change(changes);
-    let written = services.commands.write::<Webhook>(row.id.0, version, &metadata, &command).await?;
+    let written = services.commands.write::<Webhook>(row.id.0, versions, &metadata, &command).await?;
     changed(&services.database, &services.sealer, &id, written, secret).await
 }
 

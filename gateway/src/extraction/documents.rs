@@ -147,7 +147,7 @@ pub(super) async fn delete(
     State(database): State<Database>,
     State(commands): State<Commands>,
     Reader(user): Reader,
-    IfMatch(version): IfMatch,
+    IfMatch(versions): IfMatch,
     Text(text): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
@@ -167,7 +167,7 @@ pub(super) async fn delete(
     }
     let metadata = context.metadata(user.actor(), "delete document");
     let written =
-        commands.write::<ExtractionJob>(id, version, &metadata, &ExtractionJobCommand::Discard).await?;
+        commands.write::<ExtractionJob>(id, versions, &metadata, &ExtractionJobCommand::Discard).await?;
     Ok(answer::success(written, "Document successfully deleted."))
 }
 

@@ -30,7 +30,7 @@ use crate::{
     answer,
     auth::CurrentUser,
     context::RequestContext,
-    extract::{EnvelopeParams, IfMatch, Params, Sort, Text, Texts, id},
+    extract::{EnvelopeParams, IfMatch, Params, Sort, Text, Texts, Versions, id},
     past::{AsOf, AtParams, there},
     problem::{JobNotFoundOut, Problem, ProblemOut},
     resource::after_write,
@@ -253,19 +253,19 @@ pub(super) async fn cancel(
     State(commands): State<Commands>,
     State(config): State<Arc<Config>>,
     Visitor(user): Visitor,
-    IfMatch(version): IfMatch,
+    IfMatch(versions): IfMatch,
     JobKey(id): JobKey,
     Params(params): Params<RemovalParams>,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     if !params.remove.unwrap_or(false) {
         let command = ExtractionJobCommand::Cancel;
-        return change(&database, &commands, &config, user.as_ref(), &id, version, &context, command).await;
+        return change(&database, &commands, &config, user.as_ref(), &id, versions, &context, command).await;
     }
     let row = find_own(&database, user.as_ref(), &id).await?;
     let metadata = context.metadata(actor(user.as_ref()), "delete extraction job");
     let command = ExtractionJobCommand::Delete;
-    Ok(answer::deleted(commands.write::<ExtractionJob>(row.id, version, &metadata, &command).await?))
+    Ok(answer::deleted(commands.write::<ExtractionJob>(row.id, versions, &metadata, &command).await?))
 }
 
 /// Read a document again whose job has failed; any other job stays as it is.
@@ -330,13 +330,13 @@ async fn change(
     config: &Config,
     user: Option<&CurrentUser>,
     id: &str,
-    version: Option<i64>,
+    versions: Option<Versions>,
     context: &RequestContext,
     command: ExtractionJobCommand,
 ) -> Result<Response, Problem> {
     let row = find(database, user, id).await?;
     let metadata = context.metadata(actor(user), "change extraction job");
-    let written = commands.write::<ExtractionJob>(row.id, version, &metadata, &command).await?;
+    let written = commands.write::<ExtractionJob>(row.id, versions, &metadata, &command).await?;
     let shown = || async {
         match written.unseen {
             None => find(database, user, id).await,

@@ -3,14 +3,10 @@ use std::{slice, sync::Arc};
 use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
-use signalbox_domain::{
-    fleet::{
-        InstanceChanges, InstanceConfig, InstanceSpec, InstanceStatus, NewInstance, PluginInstance,
-        PluginInstanceCommand, PluginRef,
-    },
-    kernel::Decider,
+use signalbox_domain::fleet::{
+    InstanceChanges, InstanceConfig, InstanceSpec, InstanceStatus, NewInstance, PluginInstance,
+    PluginInstanceCommand, PluginRef,
 };
-use signalbox_event_store::stream_version;
 use signalbox_projections::{
     fleet::{
         InstanceRow, MappingRow, past_instance,
@@ -37,7 +33,7 @@ use crate::{
     extract::{EnvelopeParams, IfMatch, JsonBody, Params, Sort, Text, key, not_null, present},
     fleet::services::FleetServices,
     past::{AsOf, AtParams, there},
-    problem::{Problem, ProblemKind, ProblemOut},
+    problem::{Problem, ProblemOut},
     resource::after_write,
     services::{auth::ApiTokens, commands::Commands, replica::Database},
     state::Written,
@@ -278,7 +274,7 @@ pub(crate) async fn create(
 pub(crate) async fn update(
     State(services): State<FleetServices>,
     Writer(user): Writer,
-    IfMatch(version): IfMatch,
+    IfMatch(versions): IfMatch,
     Text(id): Text,
     context: RequestContext,
     JsonBody(changes): JsonBody<InstanceChangesIn>,
@@ -303,7 +299,7 @@ pub(crate) async fn update(
     let metadata = context.metadata(user.actor(), "change plugin instance");
     let command = PluginInstanceCommand::Change(changes);
     let written =
-        services.commands.write::<PluginInstance>(instance.row.id, version, &metadata, &command).await?;
+        services.commands.write::<PluginInstance>(instance.row.id, versions, &metadata, &command).await?;
     let sees_secrets = user.runs_controller();
     let (version, out) =
         after_write(|| show_at(&services.database, &services.sealer, &id, written.unseen, sees_secrets))
@@ -360,11 +356,10 @@ pub(crate) async fn delete(
     }
     let instance = find(&change.database, &change.id).await?.row;
     // The log is asked, not the read model, which may not show a version yet that makes this deletion fail: the events stay then.
-    if let Some(version) = change.version
-        && stream_version(&change.database.primary, PluginInstance::TYPE, instance.id).await? != version
+    if let Some(versions) = &change.versions
+        && !versions.contains(change.commands.gate.version::<PluginInstance>(instance.id).await?)
     {
-        let detail = "the plugin instance has another version than If-Match names";
-        return Err(Problem::new(ProblemKind::PreconditionFailed, "version_mismatch", detail));
+        return Err(Problem::version_mismatch());
     }
     // The instance goes last: should this be broken off, the same request does what is left.
     let removed = match keep_events.unwrap_or(false) {

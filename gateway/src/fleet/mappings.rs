@@ -138,7 +138,7 @@ pub(crate) async fn update(
     State(database): State<Database>,
     State(commands): State<Commands>,
     Writer(user): Writer,
-    IfMatch(version): IfMatch,
+    IfMatch(versions): IfMatch,
     Texts(instance, id): Texts,
     context: RequestContext,
     JsonBody(changes): JsonBody<MappingChangesIn>,
@@ -163,7 +163,7 @@ pub(crate) async fn update(
     let changes = MappingChanges { event, ..changes };
     let metadata = context.metadata(user.actor(), "change channel mapping");
     let command = PluginInstanceCommand::ChangeMapping { mapping, changes };
-    let written = commands.write::<PluginInstance>(instance, version, &metadata, &command).await?;
+    let written = commands.write::<PluginInstance>(instance, versions, &metadata, &command).await?;
     let out =
         MappingOut::from(after_write(|| find_at(&database, instance, mapping.0, written.unseen)).await?);
     Ok(answer::written(written, StatusCode::OK, None, &out))
@@ -177,7 +177,7 @@ pub(crate) async fn delete(
     State(database): State<Database>,
     State(commands): State<Commands>,
     Writer(user): Writer,
-    IfMatch(version): IfMatch,
+    IfMatch(versions): IfMatch,
     Texts(instance, id): Texts,
     context: RequestContext,
 ) -> Result<Response, Problem> {
@@ -185,7 +185,7 @@ pub(crate) async fn delete(
     let mapping = find(&database, instance, &id).await?.id;
     let metadata = context.metadata(user.actor(), "remove channel mapping");
     let command = PluginInstanceCommand::RemoveMapping { mapping };
-    let written = commands.write::<PluginInstance>(instance, version, &metadata, &command).await?;
+    let written = commands.write::<PluginInstance>(instance, versions, &metadata, &command).await?;
     Ok(answer::success(written, "Channel mapping successfully deleted."))
 }
 

@@ -246,6 +246,12 @@ impl Problem {
         Self { detail: format!("{name}: {}", self.detail), ..self }.about("files")
     }
 
+    /// The resource has none of the versions that the request insists on.
+    pub fn version_mismatch() -> Self {
+        let detail = "The resource has changed since it was read: read it again and repeat the change.";
+        Self::new(ProblemKind::PreconditionFailed, "version_mismatch", detail)
+    }
+
     /// Why a file of the gateway cannot be written or read.
     pub fn file(error: &std::io::Error) -> Self {
         if !is_disk_full(error) {

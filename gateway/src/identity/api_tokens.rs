@@ -172,7 +172,7 @@ pub(crate) async fn delete(
     State(commands): State<Commands>,
     State(api_tokens): State<Arc<ApiTokens>>,
     Reader(current): Reader,
-    IfMatch(version): IfMatch,
+    IfMatch(versions): IfMatch,
     Text(id): Text,
     context: RequestContext,
 ) -> Result<Response, Problem> {
@@ -181,7 +181,7 @@ pub(crate) async fn delete(
         return Err(Problem::forbidden());
     }
     let metadata = context.metadata(current.actor(), "revoke API token");
-    let written = commands.write::<ApiToken>(row.id, version, &metadata, &ApiTokenCommand::Revoke).await?;
+    let written = commands.write::<ApiToken>(row.id, versions, &metadata, &ApiTokenCommand::Revoke).await?;
     api_tokens.forget(row.secret_sha256);
     Ok(answer::success(written, "API token successfully deleted."))
 }

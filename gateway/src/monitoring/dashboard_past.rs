@@ -81,7 +81,8 @@ pub(crate) async fn restore(
     let widgets = widgets.into_iter().map(WidgetRow::placed).collect::<Result<_, _>>()?;
     let command = DashboardCommand::Restore { name: then.name, is_global: then.is_global, widgets };
     let metadata = restoring(change.context.metadata(change.user.actor(), "restore dashboard"), wanted);
-    let written = change.commands.write::<Dashboard>(id, change.version, &metadata, &command).await?;
+    let written =
+        change.commands.write::<Dashboard>(id, change.versions.clone(), &metadata, &command).await?;
     let (version, out) = after_write(|| show_at(&change.database, id, written.unseen)).await?;
     Ok(answer::changed(written, version, &out))
 }

@@ -30,7 +30,7 @@ use crate::{
     idempotency::IdempotencyKey,
     monitoring::ingestion::IngestionServices,
     past::{AsOf, AtParams, there},
-    problem::{Problem, ProblemKind, ProblemOut},
+    problem::{Problem, ProblemOut},
     services::{
         catalog::{Catalog, Catalogs},
         commands::Commands,
@@ -221,13 +221,12 @@ pub(crate) async fn delete(
     State(bus): State<Bus>,
     State(datapoint_ids): State<IdKey>,
     Writer(user): Writer,
-    IfMatch(version): IfMatch,
+    IfMatch(versions): IfMatch,
     Text(id): Text,
 ) -> Result<Json<StatusOut>, Problem> {
     let point = find(&database, &datapoint_ids, &id).await?;
-    if version.is_some_and(|version| version != VERSION) {
-        let detail = "the datapoint has another version than If-Match names";
-        return Err(Problem::new(ProblemKind::PreconditionFailed, "version_mismatch", detail));
+    if versions.is_some_and(|versions| !versions.contains(VERSION)) {
+        return Err(Problem::version_mismatch());
     }
     let tombstone = Tombstone {
         day: point.day,

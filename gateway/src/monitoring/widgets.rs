@@ -145,7 +145,7 @@ pub(crate) async fn update(
     State(database): State<Database>,
     State(commands): State<Commands>,
     Writer(user): Writer,
-    IfMatch(version): IfMatch,
+    IfMatch(versions): IfMatch,
     Texts(id, widget_id): Texts,
     context: RequestContext,
     JsonBody(changes): JsonBody<WidgetChangesIn>,
@@ -176,7 +176,7 @@ pub(crate) async fn update(
     let changes = WidgetChanges { channel, ..changes };
     let metadata = context.metadata(user.actor(), "change widget");
     let command = DashboardCommand::ChangeWidget { widget: widget.id, changes };
-    let written = commands.write::<Dashboard>(dashboard.id, version, &metadata, &command).await?;
+    let written = commands.write::<Dashboard>(dashboard.id, versions, &metadata, &command).await?;
     let shown = after_write(|| find_at(&database, dashboard.id, widget.id.0, written.unseen)).await?;
     let out = WidgetOut::from(shown);
     Ok(answer::written(written, StatusCode::OK, None, &out))
@@ -191,7 +191,7 @@ pub(crate) async fn delete(
     State(database): State<Database>,
     State(commands): State<Commands>,
     Writer(user): Writer,
-    IfMatch(version): IfMatch,
+    IfMatch(versions): IfMatch,
     Texts(id, widget_id): Texts,
     context: RequestContext,
 ) -> Result<Response, Problem> {
@@ -199,7 +199,7 @@ pub(crate) async fn delete(
     let widget = find(&database, dashboard.id, &widget_id).await?;
     let metadata = context.metadata(user.actor(), "remove widget");
     let command = DashboardCommand::RemoveWidget { widget: widget.id };
-    let written = commands.write::<Dashboard>(dashboard.id, version, &metadata, &command).await?;
+    let written = commands.write::<Dashboard>(dashboard.id, versions, &metadata, &command).await?;
     Ok(answer::success(written, "Widget successfully deleted."))
 }
 

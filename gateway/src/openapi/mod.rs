@@ -99,7 +99,11 @@ fn describe_layers(policy: Policy, item: &mut PathItem) {
     for operation in [get, put, post, delete].into_iter().flatten() {
         let statuses: Vec<String> = operation.responses.responses.keys().cloned().collect();
         if statuses.iter().any(|status| status == "412") {
-            add_header(operation, "If-Match", "ETag of the version that the change is meant for");
+            add_header(
+                operation,
+                "If-Match",
+                "ETag of the version that the change is meant for, or several, separated by commas",
+            );
         }
         for status in statuses.iter().filter(|status| status.as_str() >= "400") {
             let refused = operation.responses.responses.get(status);

@@ -10,10 +10,13 @@ use tokio::time::{Instant, timeout_at};
 use uuid::Uuid;
 
 use super::consistency::ReadGate;
-use crate::http::answer::Written;
+use crate::http::{answer::Written, extract::Versions};
 
 /// How long a write waits for a bus that is away.
 const BUS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A version that no resource has.
+const NO_VERSION: i64 = -1;
 
 /// Sends commands. Clones share what they need.
 #[derive(Debug, Clone)]
@@ -28,11 +31,11 @@ impl Commands {
     pub(crate) async fn write<D: Decider>(
         &self,
         id: Uuid,
-        expected_version: Option<i64>,
+        expected: Option<Versions>,
         metadata: &Metadata,
         command: &D::Command,
     ) -> Result<Written, Rejection> {
-        self.write_versioned::<D>(id, expected_version, metadata, command).await.map(|(written, _)| written)
+        self.write_versioned::<D>(id, expected, metadata, command).await.map(|(written, _)| written)
     }
 
     /// Like [`Self::write`]; also the aggregate's version after the command, which orders the commands of one aggregate
@@ -40,15 +43,32 @@ impl Commands {
     pub(crate) async fn write_versioned<D: Decider>(
         &self,
         id: Uuid,
-        expected_version: Option<i64>,
+        expected: Option<Versions>,
         metadata: &Metadata,
         command: &D::Command,
     ) -> Result<(Written, Option<i64>), Rejection> {
         self.reach_bus().await?;
-        let outcome = self.bus.send::<D>(id, expected_version, metadata, command).await?;
+        let expected = match expected {
+            Some(versions) => Some(self.expected::<D>(id, &versions).await?),
+            None => None,
+        };
+        let outcome = self.bus.send::<D>(id, expected, metadata, command).await?;
         let unseen = self.unseen::<D>(id, outcome).await;
         let written = Written { unseen, repeated: outcome.repeated, ..Written::default() };
         Ok((written, outcome.version))
+    }
+
+    /// The version of `versions` that a command insists on: the present one of the aggregate if it is among several.
+    async fn expected<D: Decider>(&self, id: Uuid, versions: &Versions) -> Result<i64, Rejection> {
+        if let Some(version) = versions.single() {
+            return Ok(version);
+        }
+        let present = self.gate.version::<D>(id).await.map_err(|error| {
+            tracing::warn!(%error, "the version of a resource is not known");
+            Rejection::unavailable("The service cannot take changes now: try again in a moment.")
+        })?;
+        // A repeated command is recognised with any version.
+        Ok(if versions.contains(present) { present } else { NO_VERSION })
     }
 
     /// Waits for the bus. A message sent without it would stay in the client until the bus is back, and be carried

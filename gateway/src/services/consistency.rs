@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::Duration};
 
 use signalbox_domain::catalog::Context;
 use signalbox_domain::kernel::{Decider, ErrorKind, Rejection};
-use signalbox_event_store::stream_position;
+use signalbox_event_store::{stream_position, stream_version};
 use signalbox_projections::{is_set_aside, progress};
 use sqlx::PgPool;
 use tokio::{
@@ -13,7 +13,7 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use crate::http::{answer::Written, problem::Problem};
+use crate::http::{answer::Written, extract::Versions, problem::Problem};
 
 /// How long an answer waits for read models before it reports eventual consistency.
 const READ_MODEL_TIMEOUT: Duration = Duration::from_secs(2);
@@ -62,9 +62,9 @@ impl ReadGate {
         self.reached.get(projection).map_or(0, |known| known.borrow().position)
     }
 
-    /// Waits until the read models show all that the log holds now of one aggregate.
-    async fn catch_up<D: Decider>(&self, id: Uuid) -> Result<(), sqlx::Error> {
-        self.shows::<D>(id).await.map(|_| ())
+    /// The version of an aggregate in the log; 0 for one that there is not.
+    pub(crate) async fn version<D: Decider>(&self, id: Uuid) -> Result<i64, sqlx::Error> {
+        stream_version(&self.pool, D::TYPE, id).await
     }
 
     /// Whether the read models show all that the log holds now of one aggregate, for which it waits 2 s at most.
@@ -115,20 +115,35 @@ impl ReadGate {
 }
 
 /// A change that leaves out fields: what is left out keeps the value that was read, so the write insists on the version
-/// read, and is made anew when another one came first. A version given by the caller is insisted on instead.
+/// read, and is made anew when another one came first. Versions given by the caller must contain it.
 pub(crate) struct Newest {
-    given: Option<i64>,
+    given: Option<Versions>,
+    /// Whether the read models have shown all that the log held.
+    is_caught_up: bool,
     tries: u32,
 }
 
 impl Newest {
-    pub(crate) fn new(given: Option<i64>) -> Self {
-        Self { given, tries: 0 }
+    pub(crate) fn new(given: Option<Versions>) -> Self {
+        Self { given, is_caught_up: false, tries: 0 }
     }
 
-    /// The version to insist on, after `read` was read.
-    pub(crate) fn version(&self, read: i64) -> Option<i64> {
-        Some(self.given.unwrap_or(read))
+    /// The version to insist on, after `read` was read of the aggregate `id`, or `None` if it has to be read again: the read models may
+    /// have shown an older one than the caller has seen.
+    pub(crate) async fn version<D: Decider>(
+        &mut self,
+        gate: &ReadGate,
+        id: Uuid,
+        read: i64,
+    ) -> Result<Option<Versions>, Problem> {
+        match &self.given {
+            Some(given) if !given.contains(read) && self.is_caught_up => Err(Problem::version_mismatch()),
+            Some(given) if !given.contains(read) => {
+                self.catch_up::<D>(gate, id).await?;
+                Ok(None)
+            }
+            _ => Ok(Some(read.into())),
+        }
     }
 
     /// The outcome of the write, or `None` if it has to be decided again. The read models show the conflicting write
@@ -141,16 +156,26 @@ impl Newest {
     ) -> Result<Option<Written>, Problem> {
         match written {
             Ok(written) => Ok(Some(written)),
-            Err(rejection) if self.given.is_none() && rejection.kind == ErrorKind::PreconditionFailed => {
+            Err(rejection) if rejection.kind == ErrorKind::PreconditionFailed => {
                 self.tries += 1;
                 if self.tries >= MAX_RETRIES {
                     return Err(busy());
                 }
-                gate.catch_up::<D>(id).await?;
+                self.catch_up::<D>(gate, id).await?;
                 Ok(None)
             }
             Err(rejection) => Err(rejection.into()),
         }
+    }
+
+    async fn catch_up<D: Decider>(&mut self, gate: &ReadGate, id: Uuid) -> Result<(), Problem> {
+        self.is_caught_up = gate.shows::<D>(id).await?;
+        if self.given.is_some() && !self.is_caught_up {
+            let detail =
+                "The service does not show yet how this resource was changed last: try again in a moment.";
+            return Err(Problem::unavailable(detail));
+        }
+        Ok(())
     }
 }
 

@@ -190,13 +190,13 @@ pub(crate) async fn update(
     State(commands): State<Commands>,
     State(gate): State<Arc<ReadGate>>,
     Admin(user): Admin,
-    IfMatch(version): IfMatch,
+    IfMatch(versions): IfMatch,
     Number(id): Number,
     context: RequestContext,
     JsonBody(changes): JsonBody<AgentChangesIn>,
 ) -> Result<Response, Problem> {
     let metadata = context.metadata(user.actor(), "update agent");
-    let mut newest = Newest::new(version);
+    let mut newest = Newest::new(versions);
     let (key, written) = loop {
         let row = find(&database, id).await.map_err(|missing| {
             let name = changes.name.clone().unwrap_or_else(|| "example".to_owned());
@@ -204,9 +204,10 @@ pub(crate) async fn update(
             let update = AgentCommand::Update(AgentProfile { name, description, ..AgentProfile::default() });
             judged::<Agent>(missing, [examples::agent(), update])
         })?;
-        let (key, version) = (row.id.0, newest.version(row.version));
+        let key = row.id.0;
+        let Some(version) = newest.version::<Agent>(&gate, key, row.version).await? else { continue };
         let command = AgentCommand::Update(changed_profile(row, changes.clone())?);
-        let written = commands.write::<Agent>(key, version, &metadata, &command).await;
+        let written = commands.write::<Agent>(key, Some(version), &metadata, &command).await;
         if let Some(written) = newest.judge::<Agent>(&gate, key, written).await? {
             break (key, written);
         }
@@ -225,13 +226,13 @@ pub(crate) async fn delete(
     State(commands): State<Commands>,
     State(mailbox): State<Mailbox>,
     Admin(user): Admin,
-    IfMatch(version): IfMatch,
+    IfMatch(versions): IfMatch,
     Number(id): Number,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find(&database, id).await?;
     let metadata = context.metadata(user.actor(), "delete agent");
-    match commands.write::<Agent>(row.id.0, version, &metadata, &AgentCommand::Delete).await {
+    match commands.write::<Agent>(row.id.0, versions, &metadata, &AgentCommand::Delete).await {
         Ok(written) => {
             if let Err(error) = mailbox.remove(row.id).await {
                 tracing::warn!(%error, agent = row.number, "the mailbox of a deleted agent stays until it expires");

@@ -50,7 +50,7 @@ pub(crate) async fn history(
 pub(crate) async fn restore(
     State(services): State<TransferServices>,
     Writer(user): Writer,
-    IfMatch(version): IfMatch,
+    IfMatch(versions): IfMatch,
     Number(id): Number,
     context: RequestContext,
     JsonBody(RestoreIn { version: wanted }): JsonBody<RestoreIn>,
@@ -64,7 +64,7 @@ pub(crate) async fn restore(
     let [source_agent, destination_agent] = services.agent_keys.resolve(agents).await?;
     let command = JobCommand::Update(JobSpec { source_agent, destination_agent, ..spec });
     let metadata = restoring(context.metadata(user.actor(), "restore job"), wanted);
-    let written = services.commands.write::<Job>(key, version, &metadata, &command).await?;
+    let written = services.commands.write::<Job>(key, versions, &metadata, &command).await?;
     let row = after_write(|| find_written(&services.database, &services.jobs, key, written.unseen)).await?;
     let version = row.version;
     Ok(answer::changed(written, version, &JobOut::new(row, user.number)))

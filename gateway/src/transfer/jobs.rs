@@ -248,21 +248,22 @@ pub(crate) async fn get(
 pub(crate) async fn update(
     State(services): State<TransferServices>,
     Writer(user): Writer,
-    IfMatch(version): IfMatch,
+    IfMatch(versions): IfMatch,
     Number(id): Number,
     context: RequestContext,
     JsonBody(changes): JsonBody<JobChangesIn>,
 ) -> Result<Response, Problem> {
     let metadata = context.metadata(user.actor(), "update job");
-    let mut newest = Newest::new(version);
+    let mut newest = Newest::new(versions);
     let (key, written) = loop {
         let row = find(&services.database, user.id, id).await.map_err(|missing| {
             let update = JobCommand::Update(changes.clone().made_to(examples::job_spec()));
             judged::<Job>(missing, [examples::job(), update])
         })?;
-        let (key, version) = (row.id.0, newest.version(row.version));
+        let key = row.id.0;
+        let Some(version) = newest.version::<Job>(&services.gate, key, row.version).await? else { continue };
         let command = JobCommand::Update(respecify(&services.agent_keys, row, changes.clone()).await?);
-        let written = services.commands.write::<Job>(key, version, &metadata, &command).await;
+        let written = services.commands.write::<Job>(key, Some(version), &metadata, &command).await;
         if let Some(written) = newest.judge::<Job>(&services.gate, key, written).await? {
             break (key, written);
         }
@@ -279,13 +280,13 @@ pub(crate) async fn delete(
     State(database): State<Database>,
     State(commands): State<Commands>,
     Writer(user): Writer,
-    IfMatch(version): IfMatch,
+    IfMatch(versions): IfMatch,
     Number(id): Number,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find(&database, user.id, id).await?;
     let metadata = context.metadata(user.actor(), "delete job");
-    let written = commands.write::<Job>(row.id.0, version, &metadata, &JobCommand::Delete).await?;
+    let written = commands.write::<Job>(row.id.0, versions, &metadata, &JobCommand::Delete).await?;
     Ok(answer::deleted(written))
 }
 

@@ -233,13 +233,13 @@ pub(crate) async fn delete(
     State(database): State<Database>,
     State(commands): State<Commands>,
     Writer(user): Writer,
-    IfMatch(version): IfMatch,
+    IfMatch(versions): IfMatch,
     Number(id): Number,
     context: RequestContext,
 ) -> Result<Response, Problem> {
     let row = find(&database, user.id, id).await?;
     let metadata = context.metadata(user.actor(), "delete transfer");
-    let written = commands.write::<Transfer>(row.id.0, version, &metadata, &TransferCommand::Delete).await?;
+    let written = commands.write::<Transfer>(row.id.0, versions, &metadata, &TransferCommand::Delete).await?;
     Ok(answer::deleted(written))
 }
 

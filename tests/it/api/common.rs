@@ -174,16 +174,17 @@ async fn a_version_that_is_insisted_on_must_be_the_newest() {
         assert_eq!(changed.expect(200)["name"], "changed");
         let newer = changed.header("etag").unwrap().to_owned();
         assert_ne!(newer, tag);
-        for stale in [tag.as_str(), "\"nonsense\"", "\"999\"", "garbage"] {
+        for stale in [tag.as_str(), "\"nonsense\"", "\"999\"", "garbage", &format!("{tag}, \"999\"")] {
             put(stale, "lost").await.error(412);
         }
         assert_eq!(world.admin.get(path).await.expect(200)["name"], "changed");
+        put(&format!("{tag}, {newer}"), "one of them").await.expect(200);
         put("*", "any").await.expect(200);
         let delete = world.admin.request(Method::DELETE, path).header("if-match", &tag);
         world.admin.send(delete).await.error(412);
     }
     let tag = world.admin.get(&job).await.header("etag").unwrap().to_owned();
-    let delete = world.admin.request(Method::DELETE, &job).header("if-match", tag);
+    let delete = world.admin.request(Method::DELETE, &job).header("if-match", format!("\"1\", {tag}"));
     world.admin.send(delete).await.expect(204);
     world.finish().await;
 }

@@ -7,11 +7,12 @@ mod number;
 mod numeric;
 mod page;
 mod sort;
+mod version;
 
 use axum::{
     body::Bytes,
     extract::{FromRequest, FromRequestParts, Request},
-    http::{HeaderMap, header, request::Parts},
+    http::request::Parts,
 };
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
@@ -22,6 +23,7 @@ pub(crate) use self::{
     numeric::Numeric,
     page::{EnvelopeParams, LimitParams, PAGE_SIZES, PageParams, within},
     sort::Sort,
+    version::{IfMatch, Versions},
 };
 use crate::http::{policy::Policy, problem::Problem};
 
@@ -98,28 +100,6 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
         }
         fields::from_query(query).map(Self)
     }
-}
-
-/// The version that `If-Match` insists on.
-pub(crate) struct IfMatch(pub(crate) Option<i64>);
-
-impl<S: Send + Sync> FromRequestParts<S> for IfMatch {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
-        if_match(&parts.headers).map(Self)
-    }
-}
-
-fn if_match(headers: &HeaderMap) -> Result<Option<i64>, Problem> {
-    let Some(value) = headers.get(header::IF_MATCH) else { return Ok(None) };
-    let text = value.to_str().unwrap_or_default().trim();
-    if text == "*" {
-        return Ok(None);
-    }
-    let version = digits(text.trim_start_matches("W/").trim_matches('"'));
-    // A tag that we never gave out matches nothing.
-    Ok(Some(version.unwrap_or(-1)))
 }
 
 /// For fields where absent means "leave", null means "clear": the outer option is presence.

@@ -180,3 +180,32 @@ async fn what_no_read_model_shows_yet_is_answered_from_the_log() {
     world.anonymous().log_in("late", "long enough").await;
     world.finish_with_mail().await;
 }
+
+/// Omitted fields would be taken from an older version than the one that it insists on.
+#[tokio::test]
+async fn a_partial_change_of_a_version_that_is_not_shown_loses_nothing() {
+    let world = World::start().await;
+    let admin = &world.at_one_gateway();
+    let agent = world.agent("press").await.id;
+    let job = json!({"name": "nightly", "source_agent_id": agent, "destination_agent_id": agent, "source_path": "/a",
+        "destination_path": "/b"});
+    let job = format!("/api/jobs/{}", admin.post("/api/jobs", job).await.id());
+    for path in [format!("/api/agents/{agent}"), job] {
+        let mut held = signalbox_database::begin(&world.servers.pool, "BEGIN").await.unwrap();
+        sqlx::query("SELECT FROM read.checkpoints FOR UPDATE").execute(&mut *held).await.unwrap();
+        let renamed = admin.put(&path, json!({"name": "renamed"})).await;
+        assert_eq!((renamed.status, renamed.header("consistency")), (200, Some("eventual")));
+        let describe = || {
+            let request =
+                admin.request(Method::PUT, &path).header("if-match", renamed.header("etag").unwrap());
+            admin.send(request.json(&json!({"description": "described"})))
+        };
+        let early = describe().await.error(503);
+        assert!(early.contains("try again"), "{early}");
+        held.rollback().await.unwrap();
+        world.read_models.show_all().await;
+        let described = describe().await.expect(200);
+        assert_eq!((&described["name"], &described["description"]), (&json!("renamed"), &json!("described")));
+    }
+    world.finish_with_mail().await;
+}
