@@ -221,7 +221,7 @@ pub(crate) async fn acknowledge(
 /// Take back the acknowledgement of an alarm.
 #[utoipa::path(post, path = "/api/v1/alarms/{id}/unacknowledge", tag = "alarms", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "unacknowledge_alarm",
     responses((status = 200, body = AlarmOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
-        (status = 412, body = ProblemOut)))]
+        (status = 409, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn unacknowledge(change: Change<Writer>) -> Result<Response, Problem> {
     let row = change.find::<AlarmRow>().await?;
     let written = change.write::<Alarm>(row.id, "unacknowledge alarm", &AlarmCommand::Unacknowledge).await?;

@@ -355,7 +355,9 @@ fn conflicts(id: &str) -> Vec<Cause> {
             vec![("contact_in_use", "Rules notify the contact: take it out of them, or delete them, first.")]
         }
         "create_rule" | "update_rule" | "restore_rule" => vec![RULE_TAKEN],
-        "acknowledge_alarm" => vec![("alarm_cleared", "The alarm has been cleared already.")],
+        "acknowledge_alarm" | "unacknowledge_alarm" => {
+            vec![("alarm_cleared", "The alarm has been cleared already.")]
+        }
         "silence_rule" => vec![("rule_without_alarm", "The rule has no alarm: give it one first.")],
         "backtest_draft" | "backtest_rule" | "dry_run_webhook" => vec![SUPERSEDED],
         "create_api_token" | "create_token" => vec![SHOWN],

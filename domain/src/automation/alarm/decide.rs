@@ -34,10 +34,7 @@ impl Decider for Alarm {
             (AlarmCommand::Record { alarm, marks }, _) => Ok(self.record(alarm, marks)),
             (_, None) => Err(Rejection::not_found("Alarm")),
             (AlarmCommand::Acknowledge(by), Some(present)) => present.acknowledge(by),
-            (AlarmCommand::Unacknowledge, Some(present)) => {
-                let change = present.acknowledged.is_some().then_some(AlarmEvent::AlarmUnacknowledged);
-                Ok(change.into_iter().collect())
-            }
+            (AlarmCommand::Unacknowledge, Some(present)) => present.unacknowledge(),
             (AlarmCommand::Announce, Some(present)) => {
                 let is_due = present.state == AlarmState::Firing && !present.is_published;
                 Ok(is_due.then_some(AlarmEvent::AlarmAnnounced).into_iter().collect())
@@ -102,9 +99,7 @@ impl Present {
     fn acknowledge(&self, by: Acknowledged) -> Result<Vec<AlarmEvent>, Rejection> {
         let comment =
             by.comment.map(|comment| required_text("comment", &comment, MAX_COMMENT)).transpose()?;
-        if self.state == AlarmState::Cleared {
-            return Err(Rejection::conflict("alarm_cleared", "The alarm has been cleared already."));
-        }
+        self.refuse_if_cleared()?;
         let is_known =
             self.acknowledged.as_ref().is_some_and(|known| known.user == by.user && known.comment == comment);
         if is_known {
@@ -112,5 +107,20 @@ impl Present {
         }
         let silenced = by.silenced || !self.is_published;
         Ok(vec![AlarmEvent::AlarmAcknowledged(Acknowledged { user: by.user, comment, silenced })])
+    }
+
+    fn unacknowledge(&self) -> Result<Vec<AlarmEvent>, Rejection> {
+        self.refuse_if_cleared()?;
+        Ok(self.acknowledged.is_some().then_some(AlarmEvent::AlarmUnacknowledged).into_iter().collect())
+    }
+
+    /// The acknowledgement of an alarm that is over stays as it was.
+    fn refuse_if_cleared(&self) -> Result<(), Rejection> {
+        match self.state {
+            AlarmState::Cleared => {
+                Err(Rejection::conflict("alarm_cleared", "The alarm has been cleared already."))
+            }
+            AlarmState::Pending | AlarmState::Firing => Ok(()),
+        }
     }
 }

@@ -118,8 +118,10 @@ fn an_open_alarm_can_be_acknowledged_and_back() {
     assert_eq!(run(&mut alarm, AlarmCommand::Unacknowledge), ["alarm_unacknowledged"]);
     assert_eq!(run(&mut alarm, AlarmCommand::Unacknowledge), [""; 0]);
     run(&mut alarm, record(vec![mark(StepKind::Cleared, 2)]));
-    let refused = alarm.decide(acknowledge(None)).unwrap_err();
-    assert_eq!((refused.kind, refused.code.as_str()), (ErrorKind::Conflict, "alarm_cleared"));
+    for command in [acknowledge(None), AlarmCommand::Unacknowledge] {
+        let refused = alarm.decide(command).unwrap_err();
+        assert_eq!((refused.kind, refused.code.as_str()), (ErrorKind::Conflict, "alarm_cleared"));
+    }
     let missing = Alarm::default().decide(acknowledge(None)).unwrap_err();
     assert_eq!(missing.kind, ErrorKind::NotFound);
 }
