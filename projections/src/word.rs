@@ -43,7 +43,13 @@ impl<T: Copy> Word<T> {
     /// # Errors
     /// [`UnknownWord`].
     pub fn known(&self) -> Result<T, UnknownWord> {
-        self.known.ok_or_else(|| UnknownWord { set: name_of::<T>(), word: self.text.clone() })
+        self.known.ok_or_else(|| self.unknown())
+    }
+}
+
+impl<T> Word<T> {
+    pub(crate) fn unknown(&self) -> UnknownWord {
+        UnknownWord { set: name_of::<T>(), word: self.text.clone() }
     }
 }
 
@@ -79,17 +85,17 @@ impl<T: Serialize> From<T> for Word<T> {
     }
 }
 
+/// The word for `known` in columns.
+pub fn word<T: Serialize>(known: T) -> String {
+    Written(&known).to_string()
+}
+
 /// The word that serde writes for a variant without fields.
 struct Written<'v, T>(&'v T);
 
 impl<T: Serialize> fmt::Display for Written<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.serialize(f)
-/// The word for `known` in columns.
-pub fn word<T: Serialize>(known: T) -> String {
-    Written(&known).to_string()
-}
-
     }
 }
 

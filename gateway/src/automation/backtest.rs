@@ -90,7 +90,7 @@ pub(crate) async fn backtest(
 ) -> Result<Json<BacktestOut>, Problem> {
     window.check()?;
     let row = find::<RuleRow>(&database, &id).await?;
-    let spec = row.spec().ok_or_else(|| Problem::not_found("Rule"))?;
+    let spec = row.spec()?;
     Ok(Json(test(&database, &server_clock, &datapoint_ids, spec, &window).await?))
 }
 

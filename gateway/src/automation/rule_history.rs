@@ -56,7 +56,7 @@ pub(crate) async fn restore(
 ) -> Result<Response, Problem> {
     let key = change.find::<RuleRow>().await?.id;
     let then: RuleRow = earlier(&change.database, "Rule", key, target).await?;
-    let spec = then.spec().ok_or_else(|| Problem::internal(&"a rule of words that are not known"))?;
+    let spec = then.spec()?;
     let remedy = "restore another version, or change the rule to another event";
     is_there(&change.database, &spec.name, spec.channel, remedy).await?;
     let command = RuleCommand::Change { changes: all_of(spec), after: 0 };

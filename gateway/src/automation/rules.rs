@@ -113,8 +113,8 @@ pub(crate) async fn update(
     })?;
     // The body is validated before the names in it are looked up.
     let is_enabled = match row.spec() {
-        Some(spec) => spec.with(changes.clone())?.enabled,
-        None => row.enabled,
+        Ok(spec) => spec.with(changes.clone())?.enabled,
+        Err(_) => row.enabled,
     };
     match &event {
         Some(id) => changes.channel = Some(channel(&change.database, id).await?),

@@ -15,7 +15,7 @@ use sqlx::{FromRow, PgPool};
 use uuid::Uuid;
 
 use crate::{
-    Word,
+    UnknownWord, Word,
     page::{Listed, Order, Page, Sorting, and_eq, and_like, list},
     table::{ReadRow, Table},
 };
@@ -99,31 +99,38 @@ impl ReadRow for RuleRow {
 }
 
 impl RuleRow {
-    /// The rule's specification; `None` if it uses words of a version that this program does not know.
-    pub fn spec(&self) -> Option<RuleSpec> {
-        let event_type = self.webhook_event_type.as_ref().map(Word::known).transpose().ok()?;
-        Some(RuleSpec {
+    /// The rule's specification.
+    ///
+    /// # Errors
+    /// [`UnknownWord`].
+    pub fn spec(&self) -> Result<RuleSpec, UnknownWord> {
+        let kind = self.action_type.known()?;
+        let event_type = self.webhook_event_type.as_ref().map(Word::known).transpose()?;
+        Ok(RuleSpec {
             name: self.name.clone(),
             channel: self.channel_id,
             condition: Condition {
-                operator: self.operator.known().ok()?,
+                operator: self.operator.known()?,
                 threshold: self.threshold,
                 threshold_high: self.threshold_high,
             },
-            action: RuleAction::of(self.action_type.known().ok()?, event_type).ok()?,
-            cooldown_seconds: u32::try_from(self.cooldown_seconds).ok()?,
+            action: RuleAction::of(kind, event_type).map_err(|_| self.action_type.unknown())?,
+            cooldown_seconds: u32::try_from(self.cooldown_seconds).unwrap_or(u32::MAX),
             enabled: self.enabled,
             alarm: self.alarm,
             notify: self.notify.clone(),
         })
     }
 
-    /// Judges as it does; `None` as for [`RuleRow::spec`].
-    pub fn judge(&self) -> Option<Judge> {
+    /// Judges as it does.
+    ///
+    /// # Errors
+    /// As for [`RuleRow::spec`].
+    pub fn judge(&self) -> Result<Judge, UnknownWord> {
         let index = u32::try_from(self.seen_index).unwrap_or_default();
         let seen = DatapointPlace { position: self.seen_position, index };
         let history = History { seen, last_triggered_at: self.last_triggered_at };
-        Some(Judge::new(&self.spec()?, &self.earlier, history))
+        Ok(Judge::new(&self.spec()?, &self.earlier, history))
     }
 
     fn created(recorded: &RecordedEvent, new: NewRule) -> Self {
@@ -224,7 +231,7 @@ pub(super) fn fold(rows: &mut Table<RuleRow>, recorded: &RecordedEvent, event: R
             row.set_spec(to);
         }
         RuleEvent::RuleDeleted { after, .. } => {
-            if let Some(spec) = row.spec() {
+            if let Ok(spec) = row.spec() {
                 row.watch(recorded, &RuleSpec { enabled: false, ..spec.clone() }, after);
                 Phase::remember(&mut row.earlier, spec, after);
             }

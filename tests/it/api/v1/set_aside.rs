@@ -1,7 +1,8 @@
 //! Inputs that one read model or worker cannot handle: they stop nothing else.
 
 use chrono::TimeDelta;
-use serde_json::json;
+use reqwest::Method;
+use serde_json::{Value, json};
 use signalbox_clock::Clock;
 use signalbox_database::faults;
 use signalbox_workers::{Alarms, Worker};
@@ -309,5 +310,22 @@ async fn a_deletion_that_is_not_carried_out_leaves_the_rules() {
     for rule in [hot, busy] {
         assert_eq!(world.admin.get(&rules::path(&rule)).await.expect(200)["enabled"], true);
     }
+    world.finish_with_mail().await;
+}
+
+/// A list shows it, and what depends on its meaning may be tried again.
+#[tokio::test]
+async fn a_rule_with_a_word_of_a_newer_release_is_shown_and_not_judged() {
+    let world = World::start().await;
+    let boiler = event(&world, "boiler").await;
+    let hot = rule(&world, &boiler, json!({})).await;
+    execute(&world, "UPDATE read.rules SET operator = 'near'").await;
+    // Sent past the check of answers, because the description does not know the word.
+    let shown = world.admin.request(Method::GET, &rules::path(&hot)).send().await.unwrap();
+    assert_eq!(shown.json::<Value>().await.unwrap()["operator"], "near");
+    let window = json!({"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"});
+    let refused = world.admin.post(&format!("{}/backtest", rules::path(&hot)), window).await.error(503);
+    assert!(refused.contains("newer version"), "{refused}");
+    execute(&world, "UPDATE read.rules SET operator = 'gt'").await;
     world.finish_with_mail().await;
 }

@@ -54,8 +54,9 @@ impl Watches {
         if let Some(watches) = self.channels.remove(&row.id).and_then(|old| self.by_channel.get_mut(&old)) {
             watches.retain(|watch| watch.rule != row.id);
         }
-        let Some(judge) = row.judge() else {
-            return tracing::error!(rule.id = %row.id, "a rule has words that this version does not know");
+        let judge = match row.judge() {
+            Ok(judge) => judge,
+            Err(error) => return tracing::error!(%error, rule.id = %row.id, "a rule cannot be evaluated"),
         };
         if !judge.is_awake_behind(position) {
             return;
