@@ -250,9 +250,12 @@ async fn report_progress(
         return Ok(());
     }
     let Some(row) = find(database, peer, progress.transfer_id).await? else { return Ok(()) };
-    let leg = match row.phase.known()? {
-        Phase::Dispatched | Phase::Uploading if row.source_agent_id == Some(peer.auth.agent) => Leg::Upload,
-        Phase::Downloading if row.destination_agent_id == peer.auth.agent => Leg::Download,
+    let leg = match row.phase.known() {
+        Ok(Phase::Dispatched | Phase::Uploading) if row.source_agent_id == Some(peer.auth.agent) => {
+            Leg::Upload
+        }
+        Ok(Phase::Downloading) if row.destination_agent_id == peer.auth.agent => Leg::Download,
+        // A phase that only a newer version knows must not end the agent's session.
         _ => return Ok(()),
     };
     let command =
