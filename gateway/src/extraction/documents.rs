@@ -211,10 +211,15 @@ impl Keeping {
             let pool = database.primary.clone();
             return Ok(Self { pool, jobs, is_over: false, until_certain: Duration::ZERO });
         };
+        // Several documents may be too much for the rest of it.
+        let remedy = match taken < limit {
+            true => ", and these documents would take more than the rest: send fewer at once",
+            false => "",
+        };
         let detail = format!(
-            "Your kept texts, with the places of their blocks, and open jobs take {} MiB of {most} MiB: delete some documents, or \
+            "Your kept texts, with the places of their blocks, and open jobs take {} MiB of {most} MiB{remedy}: delete some documents, or \
              leave keep out.",
-            (taken >> 20).max(i64::from(most)),
+            taken >> 20,
         );
         Err(Problem::conflict("documents_full", detail))
     }

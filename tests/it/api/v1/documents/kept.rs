@@ -185,6 +185,10 @@ async fn jobs_that_have_not_ended_count_towards_what_may_be_kept() {
     let world = world(|config| config.extraction.kept_mb_each = 1).await;
     let text = "word ".repeat(300_000);
     let path = format!("{DOCUMENTS}?keep=true");
+    // Nothing is kept yet.
+    let batch = [("files", Some("a.txt"), text.as_bytes()); 3];
+    let refused = send_form(&world.admin, "/api/v1/jobs/batch?keep=true", &batch).await.error(409);
+    assert!(refused.contains("take 0 MiB of 1 MiB") && refused.contains("fewer at once"), "{refused}");
     let id = send(&world.admin, &path, "a.txt", text.as_bytes()).await.expect(202);
     let full = send(&world.admin, &path, "b.txt", b"text").await.error(409);
     assert!(full.contains("of 1 MiB"), "{full}");
