@@ -3,7 +3,7 @@
 use axum::extract::Request;
 use futures::TryStreamExt;
 use multer::{Field, Multipart};
-use signalbox_blob_store::{BlobKey, BlobStore, Receive, Received, Start};
+use signalbox_blob_store::{BlobError, BlobKey, BlobStore, Receive, Received, Start};
 use signalbox_documents::TypeProbe;
 use signalbox_domain::kernel::Sha256Hex;
 
@@ -81,7 +81,7 @@ async fn read(
         let name = field.name().unwrap_or_default().to_owned();
         if name == "file" || (is_batch && name == "files") {
             form.check_room(is_batch)?;
-            form.documents.push(receive_document(blobs, staging, field, most).await?);
+            form.documents.push(receive_document(blobs, staging, field, most, is_batch).await?);
         } else if form.fields.len() < OPTIONS {
             form.fields.push((name, option(field, most).await?));
         }
@@ -121,15 +121,20 @@ async fn receive_document(
     staging: &Staging,
     field: Field<'static>,
     most: u64,
+    is_batch: bool,
 ) -> Result<Document, Problem> {
     let filename = filename(&field)?;
+    let about = |problem: Problem| if is_batch { problem.of_file(&filename) } else { problem };
     let input = Staged::begin(staging).await?;
     let request = Receive { start: Start::Anew, limit: most, expected_sha256: None, total: None };
     let mut probe = TypeProbe::default();
     let body = field.inspect_ok(|piece| probe.take(piece));
     let received = blobs.receive(&BlobKey::new(input.id(), "input"), request, body, |_| {}).await;
-    match received.map_err(|error| refused(error, most))? {
-        Received::Complete { size: 0, .. } => Err(empty()),
+    match received.map_err(|error| match &error {
+        BlobError::TooLarge { .. } => about(refused(error, most)),
+        _ => refused(error, most),
+    })? {
+        Received::Complete { size: 0, .. } => Err(about(empty())),
         Received::Complete { size, sha256 } => Ok(Document { input, filename, size, sha256, probe }),
         Received::Partial { .. } => Err(Problem::internal(&"a document was stored in part")),
     }

@@ -111,15 +111,16 @@ async fn a_batch_is_taken_in_whole_or_not_at_all() {
     let before = world.count_events("extraction_submitted").await;
     let large = vec![b'a'; (1 << 20) + 1];
     let good: Part<'_> = ("files", Some("a.txt"), b"a");
-    let wrong: [(&[Part<'_>], u16); 5] = [
-        (&[], 422),
-        (&[good, ("files", Some("b.txt"), b"")], 400),
-        (&[good, ("files", Some(""), b"b")], 400),
-        (&[good, ("files", Some("b.txt"), &large)], 413),
-        (&[good; 101], 422),
+    let wrong: [(&[Part<'_>], u16, &str); 5] = [
+        (&[], 422, "files"),
+        (&[good, ("files", Some("b.txt"), b"")], 400, "b.txt: Empty file"),
+        (&[good, ("files", Some(""), b"b")], 400, "Filename"),
+        (&[good, ("files", Some("b.txt"), &large)], 413, "b.txt: File exceeds"),
+        (&[good; 101], 422, "at most 100"),
     ];
-    for (parts, status) in wrong {
-        send_form(client, &batch, parts).await.error(status);
+    for (parts, status, why) in wrong {
+        let refused = send_form(client, &batch, parts).await;
+        assert!(refused.error(status).contains(why), "{}", refused.text());
     }
     assert_eq!(world.count_events("extraction_submitted").await, before);
     eventually(seconds(30), async || !world.staged_files().await.contains(&sha256(b"input"))).await;
