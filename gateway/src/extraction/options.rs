@@ -45,30 +45,6 @@ pub(super) struct OptionsIn {
     chunk_words: Option<i64>,
 }
 
-/// A document with options.
-#[derive(Debug, ToSchema)]
-#[expect(dead_code, reason = "describes the body, which is read as a stream")]
-pub(super) struct DocumentIn {
-    /// The document.
-    #[schema(format = Binary, value_type = String)]
-    file: Vec<u8>,
-    /// As in the query, like the other fields.
-    #[schema(value_type = Option<crate::words::OutputFormat>)]
-    output_format: Option<String>,
-    #[schema(value_type = Option<crate::words::ExtractionEngine>)]
-    extraction_engine: Option<String>,
-    #[schema(value_type = Option<crate::words::OcrEngine>)]
-    ocr_engine: Option<String>,
-    ocr_enabled: Option<bool>,
-    language: Option<String>,
-    processors: Option<String>,
-    front_matter: Option<bool>,
-    words: Option<bool>,
-    chunks: Option<bool>,
-    #[schema(minimum = 50, maximum = 4000)]
-    chunk_words: Option<i64>,
-}
-
 /// What may be asked of jobs besides; each may also be sent as a form field.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -85,9 +61,9 @@ pub(super) struct JobOptionsIn {
     keep: Option<bool>,
 }
 
-/// A form of documents and options. It only describes the body, which is read as a stream.
+/// A form of documents and options, with `others` besides. It only describes the body, which is read as a stream.
 macro_rules! form {
-    (#[doc = $doc:literal] $name:ident { $(#[$about:meta])* $documents:ident: $type:ty }) => {
+    (#[doc = $doc:literal] $name:ident { $(#[$about:meta])* $documents:ident: $type:ty } $($others:ident: $other:ty),*) => {
         #[doc = $doc]
         #[derive(Debug, ToSchema)]
         #[expect(dead_code, reason = "describes the body, which is read as a stream")]
@@ -109,15 +85,28 @@ macro_rules! form {
             chunks: Option<bool>,
             #[schema(minimum = 50, maximum = 4000)]
             chunk_words: Option<i64>,
-            callback_url: Option<String>,
-            callback_secret: Option<String>,
-            keep_input: Option<bool>,
-            keep: Option<bool>,
+            $($others: Option<$other>,)*
         }
     };
 }
 
+/// The same of jobs.
+macro_rules! job_form {
+    ($($form:tt)*) => {
+        form! { $($form)* callback_url: String, callback_secret: String, keep_input: bool, keep: bool }
+    };
+}
+
 form! {
+    /// A document with options.
+    DocumentIn {
+        /// The document.
+        #[schema(format = Binary, value_type = String)]
+        file: Vec<u8>
+    }
+}
+
+job_form! {
     /// A document with options of its job.
     ExtractionJobIn {
         /// The document.
@@ -126,7 +115,7 @@ form! {
     }
 }
 
-form! {
+job_form! {
     /// Documents with options of their jobs.
     ExtractionJobsIn {
         /// The documents, each in a part of this name.
