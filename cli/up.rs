@@ -1,4 +1,8 @@
-use std::time::Duration;
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    path::Path,
+    time::Duration,
+};
 
 use anyhow::bail;
 use signalbox_config::Config;
@@ -86,7 +90,7 @@ async fn start(
 }
 
 fn greet(config: &Config, admin: Option<NewAdmin>) {
-    let address = config.server.address;
+    let address = reachable(config.server.address);
     println!();
     println!("  Signalbox {} serves on http://{address}", env!("CARGO_PKG_VERSION"));
     match admin {
@@ -106,15 +110,39 @@ fn greet(config: &Config, admin: Option<NewAdmin>) {
         },
     }
     println!("  Interface          http://{address}/api/docs");
-    println!(
-        "  Next               `make demo` in another terminal moves real files; Ctrl-C stops everything"
-    );
+    // Packages have no demonstration.
+    if Path::new("tools/demo").exists() {
+        println!("  Next               `make demo` in another terminal moves real files");
+    }
+    println!("  To stop            Ctrl-C, which stops everything");
     println!();
+}
+
+/// Where this machine reaches a service that listens on `address`.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_address_that_is_shown_can_be_opened() {
+        for (listens, shown) in [
+            ("0.0.0.0:8080", "127.0.0.1:8080"),
+            ("[::]:80", "[::1]:80"),
+            ("127.0.0.1:1", "127.0.0.1:1"),
+            ("192.168.0.7:80", "192.168.0.7:80"),
+        ] {
+            assert_eq!(reachable(listens.parse().unwrap()).to_string(), shown);
+        }
+    }
 
     #[test]
     fn targets_on_this_machine_are_allowed_only_to_those_on_it() {
