@@ -7082,7 +7082,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -7227,7 +7227,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -8616,7 +8616,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -8782,7 +8782,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -9008,7 +9008,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
                 /** @description The same key makes a repetition the same request, for 24 h */
                 "Idempotency-Key"?: string;
@@ -9961,7 +9961,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -10566,7 +10566,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
                 /** @description The same key makes a repetition the same request, for 24 h */
                 "Idempotency-Key"?: string;
@@ -10724,7 +10724,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
                 /** @description The same key makes a repetition the same request, for 24 h */
                 "Idempotency-Key"?: string;
@@ -10797,6 +10797,15 @@ export interface operations {
             };
             /** @description `not_found`: There is no alarm with this id. */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["ProblemOut"];
+                };
+            };
+            /** @description `alarm_cleared`: The alarm has been cleared already. `concurrent_changes`: Others change the same resource at this moment: send the request again. `unreadable_history`: An event of the resource cannot be read by this version of the service: its health names the resource. */
+            409: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -11765,7 +11774,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -11915,7 +11924,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -12899,7 +12908,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -13047,7 +13056,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -13290,7 +13299,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
                 /** @description The same key makes a repetition the same request, for 24 h */
                 "Idempotency-Key"?: string;
@@ -13583,7 +13592,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -13723,7 +13732,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -14540,7 +14549,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -15088,7 +15097,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -15543,7 +15552,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -15701,7 +15710,7 @@ export interface operations {
                 values?: boolean;
             };
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -16126,7 +16135,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -16270,7 +16279,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -16437,7 +16446,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -17886,7 +17895,7 @@ export interface operations {
                 remove?: boolean;
             };
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -19531,7 +19540,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -20251,7 +20260,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -21504,7 +21513,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -21785,7 +21794,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -21960,7 +21969,7 @@ export interface operations {
                 values?: boolean;
             };
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -22332,7 +22341,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -22471,7 +22480,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -23522,7 +23531,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -23699,7 +23708,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -24083,7 +24092,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
                 /** @description The same key makes a repetition the same request, for 24 h */
                 "Idempotency-Key"?: string;
@@ -24251,7 +24260,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
                 /** @description The same key makes a repetition the same request, for 24 h */
                 "Idempotency-Key"?: string;
@@ -24624,7 +24633,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -25067,7 +25076,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -25213,7 +25222,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -25988,7 +25997,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -26156,7 +26165,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
             };
             path: {
@@ -27189,7 +27198,7 @@ export interface operations {
         parameters: {
             query?: never;
             header?: {
-                /** @description ETag of the version that the change is meant for */
+                /** @description ETag of the version that the change is meant for, or several, separated by commas */
                 "If-Match"?: string;
                 /** @description The same key makes a repetition the same request, for 24 h */
                 "Idempotency-Key"?: string;
