@@ -404,3 +404,21 @@ async fn carry(
         _ = is_cut.wait_for(|cut| *cut), if is_control => {}
     }
 }
+
+/// Otherwise the session of the agent ends with each report, until the process is upgraded.
+#[tokio::test]
+async fn progress_in_a_phase_of_a_newer_release_is_left_aside() {
+    let world = World::without_workers(Clock::system(), |_| {}).await;
+    let silent = Silent::new(&world).await;
+    let phase = async |phase: &str| {
+        let set = sqlx::query("UPDATE read.transfers SET phase = $1 WHERE number = $2");
+        set.bind(phase).bind(silent.id).execute(&world.servers.pool).await.unwrap();
+    };
+    phase("verifying").await;
+    let data = json!({"transfer_id": silent.id.to_string(), "current_bytes": 1, "total_bytes": 2});
+    let progress = json!({"type": "transfer_progress", "data": data});
+    silent.source.post("/api/agent/messages", progress).await.expect(200);
+    phase("queued").await;
+    assert_eq!(world.count_events("transfer_progressed").await, 0);
+    world.finish_with_mail().await;
+}
