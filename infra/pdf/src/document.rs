@@ -3,7 +3,7 @@ use std::{
     ffi::{c_int, c_void},
 };
 
-use crate::{Library, Page, PdfError, info};
+use crate::{Library, Page, PdfError, info, mend};
 
 /// `FPDF_ERR_PASSWORD` of `fpdfview.h`.
 const ERROR_PASSWORD: u64 = 4;
@@ -18,6 +18,8 @@ pub struct Document<'a> {
     pub(crate) handle: *mut c_void,
     pages: usize,
     pub(crate) form: Form<'a>,
+    /// The document as the file has it, opened when a page is needed that was not changed.
+    unchanged: OnceCell<*mut c_void>,
     /// PDFium reads from these while the document is open.
     bytes: Vec<u8>,
 }
@@ -34,20 +36,29 @@ pub struct Metadata {
 }
 
 impl<'a> Document<'a> {
-    pub(crate) fn open(library: &'a Library, bytes: Vec<u8>) -> Result<Self, PdfError> {
-        // SAFETY: `bytes` lives as long as the document, which is closed before it is dropped, and its heap block does
-        // not move with the vector.
-        let handle = unsafe { library.calls.FPDF_LoadMemDocument64(&bytes, None) };
+    pub(crate) fn open(library: &'a Library, mut bytes: Vec<u8>) -> Result<Self, PdfError> {
+        let mut handle = load(library, &bytes);
         if handle.is_null() {
             // SAFETY: has no preconditions.
-            let error = unsafe { library.calls.FPDF_GetLastError() };
-            return Err(if error == ERROR_PASSWORD { PdfError::Encrypted } else { PdfError::Damaged });
+            if unsafe { library.calls.FPDF_GetLastError() } == ERROR_PASSWORD {
+                return Err(PdfError::Encrypted);
+            }
+            bytes = mend::with_trailer(&bytes).ok_or(PdfError::Damaged)?;
+            handle = load(library, &bytes);
+            if handle.is_null() {
+                return Err(PdfError::Damaged);
+            }
         }
         // SAFETY: the handle is valid.
-        let pages = unsafe { library.calls.FPDF_GetPageCount(handle) };
-        let handle = handle.cast();
+        let pages = unsafe { library.calls.FPDF_GetPageCount(handle.cast()) };
         let form = Form { library, document: handle, opened: OnceCell::new() };
-        Ok(Self { library, handle, pages: usize::try_from(pages).unwrap_or(0), form, bytes })
+        let pages = usize::try_from(pages).unwrap_or(0);
+        Ok(Self { library, handle, pages, form, unchanged: OnceCell::new(), bytes })
+    }
+
+    /// The document as the file has it, without any change that was made to pages; null if it is not opened twice.
+    pub(crate) fn unchanged(&self) -> *mut c_void {
+        *self.unchanged.get_or_init(|| load(self.library, &self.bytes))
     }
 
     /// How many pages there are.
@@ -90,6 +101,13 @@ impl<'a> Document<'a> {
             .collect();
         String::from_utf16_lossy(&units).trim().to_owned()
     }
+}
+
+/// The document in `bytes`, which has to be closed before they are dropped; null if it is not one. The block of a vector does not move
+/// with it.
+fn load(library: &Library, bytes: &[u8]) -> *mut c_void {
+    // SAFETY: the caller keeps `bytes` as long as the document.
+    unsafe { library.calls.FPDF_LoadMemDocument64(bytes, None) }.cast()
 }
 
 /// The form of a document, opened when a page first asks for a value.
@@ -150,6 +168,11 @@ impl Drop for Document<'_> {
     fn drop(&mut self) {
         self.form.close();
         // SAFETY: closed once; pages borrow the document and are gone.
-        unsafe { self.library.calls.FPDF_CloseDocument(self.handle.cast()) };
+        unsafe {
+            self.library.calls.FPDF_CloseDocument(self.handle.cast());
+            if let Some(unchanged) = self.unchanged.take().filter(|unchanged| !unchanged.is_null()) {
+                self.library.calls.FPDF_CloseDocument(unchanged.cast());
+            }
+        }
     }
 }

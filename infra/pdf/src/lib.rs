@@ -28,6 +28,7 @@ mod layer;
 mod leaders;
 mod library;
 mod look;
+mod mend;
 mod objects;
 mod page;
 pub mod scripts;

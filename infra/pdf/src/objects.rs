@@ -18,6 +18,8 @@ const MAX_OBJECTS: c_int = 100_000;
 const MAX_RULES: usize = 20_000;
 const MAX_SHAPES: usize = 20_000;
 const MAX_SEGMENTS: c_int = 4_096;
+/// Objects that are compared, to know whether two pages have the same.
+const MAX_COMPARED: c_int = 1_000;
 
 /// A straight line, level or upright, such as tables have.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -91,6 +93,24 @@ pub(crate) fn read(page: &Page<'_>) -> Objects {
         }
     }
     found
+}
+
+/// Whether an open page has all objects of another one, in its order, and the same fonts.
+pub(crate) fn has_all(calls: &dyn PdfiumLibraryBindings, page: *mut c_void, other: *mut c_void) -> bool {
+    // SAFETY: both pages are open, and the numbers below their counts.
+    unsafe {
+        let count = calls.FPDFPage_CountObjects(other.cast());
+        calls.FPDFPage_CountObjects(page.cast()) >= count
+            && (0..count.min(MAX_COMPARED)).all(|index| {
+                let (one, other) = (
+                    calls.FPDFPage_GetObject(page.cast(), index),
+                    calls.FPDFPage_GetObject(other.cast(), index),
+                );
+                let kind = calls.FPDFPageObj_GetType(one);
+                kind == calls.FPDFPageObj_GetType(other)
+                    && (kind != TEXT || calls.FPDFTextObj_GetFont(one) == calls.FPDFTextObj_GetFont(other))
+            })
+    }
 }
 
 fn area_of(calls: &dyn PdfiumLibraryBindings, page: &Page<'_>, object: *mut c_void) -> Option<Area> {

@@ -55,20 +55,15 @@ impl<'a> Page<'a> {
     pub(crate) fn open(document: &'a Document<'a>, number: c_int) -> Option<Self> {
         let calls = &document.library.calls;
         // SAFETY: the document is open; a wrong number gives null.
-        let load = || unsafe { calls.FPDF_LoadPage(document.handle.cast(), number) };
-        let mut handle: *mut c_void = load().cast();
+        let mut handle: *mut c_void = unsafe { calls.FPDF_LoadPage(document.handle.cast(), number) }.cast();
         if handle.is_null() {
             return None;
         }
         let frame = frame(document, handle);
         let annotations = annotations::read(&**calls, handle, frame, &document.form);
-        // SAFETY: the page is open; it is closed once, and not used afterwards.
-        unsafe {
-            // The content of annotations is read like the rest of the page. A loaded page does not show it yet.
-            if annotations.are_visible && calls.FPDFPage_Flatten(handle.cast(), AS_SHOWN) == FLATTENED {
-                calls.FPDF_ClosePage(handle.cast());
-                handle = load().cast();
-            }
+        // The content of annotations is read like the rest of the page.
+        if annotations.are_visible {
+            handle = flattened(document, handle, number);
         }
         (!handle.is_null()).then(|| Self {
             document,
@@ -160,6 +155,31 @@ impl<'a> Page<'a> {
     }
 }
 
+/// The page that is open as `handle` with its annotations made part of its content; null if it cannot be opened again. PDFium takes fonts
+/// and pictures that a page has in common with others from it; such a page stays as the file has it.
+fn flattened(document: &Document<'_>, handle: *mut c_void, number: c_int) -> *mut c_void {
+    let calls = &*document.library.calls;
+    // SAFETY: the page is open; each one is closed once, and not used afterwards.
+    unsafe {
+        if calls.FPDFPage_Flatten(handle.cast(), AS_SHOWN) != FLATTENED {
+            return handle;
+        }
+        // A loaded page does not show it yet.
+        let flat: *mut c_void = calls.FPDF_LoadPage(document.handle.cast(), number).cast();
+        let is_whole = !flat.is_null() && objects::has_all(calls, flat, handle);
+        calls.FPDF_ClosePage(handle.cast());
+        if is_whole || flat.is_null() {
+            return flat;
+        }
+        let unchanged = document.unchanged();
+        if unchanged.is_null() {
+            return flat;
+        }
+        calls.FPDF_ClosePage(flat.cast());
+        calls.FPDF_LoadPage(unchanged.cast(), number).cast()
+    }
+}
+
 /// Pixels per inch, at most `dpi`, at which a page fits. A whole number, because places are computed from it.
 fn fitting(dpi: u32, (width, height): (f32, f32), max_pixels: u32) -> Option<u32> {
     let inches = |points: f32| f64::from(points) / 72.0;
@@ -178,6 +198,13 @@ pub(crate) fn frame(document: &Document<'_>, page: *mut c_void) -> Frame {
     unsafe {
         let mut rectangle = std::mem::zeroed();
         calls.FPDF_GetPageBoundingBox(page.cast(), &mut rectangle);
+        let (mut left, mut bottom, mut right, mut top) = (0.0, 0.0, 0.0, 0.0);
+        let has_box =
+            calls.FPDFPage_GetMediaBox(page.cast(), &mut left, &mut bottom, &mut right, &mut top) != 0;
+        // Boxes of a page that have nothing in common leave none of it.
+        if rectangle.left >= rectangle.right && has_box && left < right && bottom < top {
+            return Frame { left, bottom, width: right - left, height: top - bottom, turns: 0 };
+        }
         Frame {
             left: rectangle.left,
             bottom: rectangle.bottom,
@@ -198,6 +225,7 @@ impl Drop for Page<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::{pdf, with_library};
 
     #[test]
     fn large_pages_are_drawn_with_fewer_pixels_per_inch() {
@@ -210,6 +238,37 @@ mod tests {
         assert_eq!(fitting(300, (1e7, 1e7), 100_000_000), None);
         assert_eq!(fitting(300, (f32::NAN, 100.0), 100_000_000), None);
         assert_eq!(fitting(300, (0.0, 100.0), 100_000_000), None);
+    }
+
+    #[test]
+    fn page_whose_fonts_are_those_of_all_pages_keeps_them_beside_fields() {
+        // The codes of the font are not those of letters.
+        let font = "/Font<</F<</Type/Font/Subtype/Type1/BaseFont/Helvetica/Encoding<</Differences[1/w/o/r/d/s]>>>>>>";
+        let field = "<</Type/Annot/Subtype/Widget/FT/Tx/T(a)/V(typed)/Rect[100 600 200 620]/AP<</N 7 0 R>>>>";
+        let shown = "<</Type/XObject/Subtype/Form/BBox[0 0 100 20]/Length 1>>stream\n\nendstream";
+        let file = pdf("BT /F 12 Tf 50 700 Td <0102030405> Tj ET", "6 0 R", "6 0 R", &[field, shown]);
+        let file = String::from_utf8(file).unwrap();
+        let own = "/Resources<</Font<</F 4 0 R>>/XObject<</X 6 0 R>>>>";
+        let file = file.replace(own, "").replace("/Count 1>>", &format!("/Count 1/Resources<<{font}>>>>"));
+        let (texts, fields) = with_library(move |library| {
+            let document = library.open(file.into_bytes()).unwrap();
+            let page = document.page(0).unwrap();
+            let texts: Vec<String> = page.words().unwrap().into_iter().map(|word| word.text).collect();
+            (texts, page.annotations().fields.len())
+        });
+        assert_eq!((texts, fields), (vec!["words".to_owned()], 1));
+    }
+
+    #[test]
+    fn page_whose_boxes_have_nothing_in_common_is_as_large_as_its_sheet() {
+        let file = String::from_utf8(pdf("BT /F 12 Tf 50 700 Td (words) Tj ET", "", "", &[])).unwrap();
+        let file = file.replace("/MediaBox[0 0 600 800]", "/MediaBox[0 0 600 800]/CropBox[700 900 800 999]");
+        let (width, left) = with_library(move |library| {
+            let document = library.open(file.into_bytes()).unwrap();
+            let page = document.page(0).unwrap();
+            (page.width(), page.words().unwrap()[0].area.left)
+        });
+        assert_eq!((width, left.round()), (600.0, 50.0));
     }
 
     #[test]
