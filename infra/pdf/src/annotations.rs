@@ -22,7 +22,7 @@ const NO_VIEW: c_int = 1 << 5;
 const PASSWORD: c_int = 1 << 13;
 /// Annotations of a page, and letters of one of them, at most.
 const MAX_ANNOTATIONS: c_int = 20_000;
-const MAX_UNITS: usize = 1 << 16;
+const MAX_UNITS: usize = 1 << 20;
 /// Options of a field that are looked at.
 const MAX_OPTIONS: c_int = 10_000;
 

@@ -257,8 +257,8 @@ impl Reader<'_> {
             let (of, origin) = (self.object(index), self.origin(index));
             if of != object {
                 let next = self.style(of, index);
-                let is_apart =
-                    is_elsewhere(before, style, origin, next) || (letter == '.' && self.starts_leader(index));
+                let is_apart = gaps::is_elsewhere(before, style, origin, next)
+                    || (letter == '.' && self.starts_leader(index));
                 if is_apart && part.letters > 0 {
                     scripts::set(&mut part.text, &std::mem::take(&mut runs));
                     let part = std::mem::take(&mut part);
@@ -289,7 +289,7 @@ impl Reader<'_> {
     /// PDFium; a gap that is wider than the others parts them, while letters that are spaced evenly stay one word.
     fn close_piece(&mut self, piece: Open, object: *mut c_void, words: &mut Vec<Word>) {
         if piece.text == "." && self.continues_leader(piece.first, object) {
-            let area = self.letter_area(piece.first);
+            let area = self.dot_area(piece.first);
             if let Some(leader) = words.last_mut().filter(|word| word.text.bytes().all(|byte| byte == b'.')) {
                 leader.text.push('.');
                 leader.area = leader.area.union(&area);
@@ -326,6 +326,13 @@ impl Reader<'_> {
     fn continues_leader(&mut self, dot: c_int, object: *mut c_void) -> bool {
         let at = Some((object, self.origin(dot)));
         std::mem::replace(&mut self.leader, at) == at
+    }
+
+    /// The area of a dot of a leader with that of the space behind it, between which the places are divided as if both were as wide.
+    fn dot_area(&self, dot: c_int) -> Area {
+        let area = self.letter_area(dot);
+        let is_followed = self.unit(dot + 1) == u32::from(' ') && self.object(dot + 1) == self.object(dot);
+        if is_followed { area.union(&self.letter_area(dot + 1)) } else { area }
     }
 
     /// The gaps between the letters of `piece`, in sizes of its font.
@@ -436,18 +443,6 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a letter at `to` cannot belong to the word of one at `from`, although there is no space between them.
-fn is_elsewhere(from: (f64, f64), style: Style, to: (f64, f64), next: Style) -> bool {
-    if style.turned || next.turned {
-        return style.turned != next.turned;
-    }
-    let size = f64::from(style.size.max(next.size)).max(1.0);
-    let (along, across) = ((to.0 - from.0).abs(), (to.1 - from.1).abs());
-    // On a turned page along and across are exchanged; there, PDFium's own spaces have to do.
-    let (along, across) = if across > along { (across, along) } else { (along, across) };
-    across > 0.6 * size || along > 3.0 * size
-}
-
 #[cfg(test)]
 mod tests {
     use crate::testing::{pdf, texts, words};
@@ -478,11 +473,13 @@ mod tests {
 
     #[test]
     fn dots_of_a_leader_with_text_of_its_own_are_one_word_as_high_as_its_line() {
-        let leader = "/Span<</ActualText(. . . .)>>BDC ( . . . . ) Tj EMC";
+        let leader = "/Span<</ActualText(. . . . )>>BDC ( . . . . ) Tj EMC";
         let text = format!("BT /F 10 Tf 50 700 Td (Title) Tj {leader} ( 12) Tj ET");
         let words = words(pdf(&text, "", "", &[]));
         let texts: Vec<_> = words.iter().map(|word| word.text.as_str()).collect();
         assert_eq!(texts, ["Title", "....", "12"]);
+        // To its end: dots that are set behind a space stand where spaces are taken to be.
+        assert!(words[1].area.right > 90.0, "{words:?}");
         assert!((words[1].area.top - 92.5).abs() < 0.1 && (words[1].area.bottom - 102.5).abs() < 0.1);
     }
 
