@@ -5,6 +5,7 @@ use std::ops::Range;
 use signalbox_pdf::Word;
 
 use super::{
+    justified,
     line::{Line, MARKER_GAP},
     marker,
 };
@@ -89,7 +90,12 @@ impl<'a> Row<'a> {
         let (bold, mono) = (lines.clone().all(|line| line.bold), lines.clone().all(|line| line.mono));
         let mut words: Vec<&Word> = lines.flat_map(|line| &line.words).collect();
         words.sort_by(|one, other| one.area.left.total_cmp(&other.area.left));
-        let fragments = fragments(&words, size);
+        let fragments = if justified::is_line(words.iter().copied(), size) {
+            let (left, right) = (words[0].area.left, words[words.len() - 1].area.right);
+            vec![Fragment { words: 0..words.len(), left, right, is_numeric: false }]
+        } else {
+            fragments(&words, size)
+        };
         let pieces = pieces(&fragments, size);
         Self { words, fragments, pieces, baseline, size, bold, mono, is_listing: false, is_title: false }
     }

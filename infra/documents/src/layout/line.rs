@@ -2,13 +2,16 @@
 
 use signalbox_pdf::{Area, Word, scripts};
 
-use super::marker::marker;
+use super::{justified, marker::marker};
 
 /// A gap from which on words belong to different pieces, in sizes of the font. Justified text may be split, too; what is
 /// in one column is put together again.
 const WIDE_GAP: f32 = 1.0;
 /// How far the baselines of one line may lie apart, in sizes of the font: a raised number belongs to its line.
 const BASELINE: f32 = 0.45;
+/// How far the baselines and sizes of pieces of a justified line differ, and how wide a space in it is, in sizes of the font.
+const LEVEL: f32 = 0.1;
+const MOST_SPACE: f32 = 5.0;
 /// How much larger than the other one of two pieces of a line is taken to be, at most.
 const LARGER: f32 = 2.0;
 /// Numbers that are smaller than this share of the line's letters, and stand higher or lower by these, in its size, are
@@ -138,7 +141,37 @@ pub(crate) fn gather(words: Vec<Word>) -> Vec<Line> {
     if !open.is_empty() {
         lines.push(Line::new(open));
     }
-    lines
+    if lines.windows(2).any(|pair| continues(&pair[0], &pair[1])) { with_justified(lines) } else { lines }
+}
+
+/// Whether `next` is the rest of `line`, behind a gap.
+fn continues(line: &Line, next: &Line) -> bool {
+    let size = line.size.max(1.0);
+    let gap = next.area.left - line.area.right;
+    let is_level = (line.baseline - next.baseline).abs() < LEVEL * size;
+    is_level && (0.0..MOST_SPACE * size).contains(&gap) && (line.size - next.size).abs() < LEVEL * size
+}
+
+/// `lines` with the pieces of justified ones put together.
+fn with_justified(lines: Vec<Line>) -> Vec<Line> {
+    let mut joined: Vec<Line> = Vec::with_capacity(lines.len());
+    let mut run: Vec<Line> = Vec::new();
+    let mut close = |run: &mut Vec<Line>| {
+        let words = run.iter().flat_map(|line| &line.words);
+        if run.len() > 1 && justified::is_line(words, run[0].size) {
+            joined.push(Line::new(run.drain(..).flat_map(|line| line.words).collect()));
+        } else {
+            joined.append(run);
+        }
+    };
+    for line in lines {
+        if run.last().is_some_and(|last| !continues(last, &line)) {
+            close(&mut run);
+        }
+        run.push(line);
+    }
+    close(&mut run);
+    joined
 }
 
 fn follows(last: &Word, word: &Word) -> bool {

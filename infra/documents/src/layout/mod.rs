@@ -15,6 +15,7 @@ mod direction;
 mod figures;
 mod flow;
 mod hyphens;
+mod justified;
 mod line;
 mod list;
 mod margins;

@@ -430,6 +430,34 @@ read when they log in with a name that is known here
     }
 
     #[test]
+    fn justified_lines_are_no_table_however_wide_their_spaces_are() {
+        let text = "
+The      popularity      package      normally      send      mail      from      it
+You      need      to      set      addresses      in      the      main      file,       as
+";
+        let lines = line::gather(pieces(text, false).into_iter().flat_map(|line| line.words).collect());
+        assert_eq!(lines.len(), 2);
+        assert!(find(&rows(text, false), &Words::default(), USUAL).is_empty());
+        // Words of one width have spaces of one width in columns, too.
+        let columns = "
+Open      Shut      Wait      Free      Lost
+Shut      Wait      Free      Lost      Open
+Wait      Free      Lost      Open      Shut
+";
+        assert_eq!(find(&rows(columns, false), &Words::default(), USUAL).len(), 1);
+    }
+
+    #[test]
+    fn one_row_of_many_cells_is_no_table() {
+        let text = "
+2.2.5       the packages that it shows
+all of them are shown as in the line below here
+idA     libsmb     -2220kB     3.0.25a     3.0.26b
+";
+        assert!(find(&rows(text, false), &Words::default(), USUAL).is_empty());
+    }
+
+    #[test]
     fn titles_are_no_rows() {
         let sketch = "
 2.1      Links     of     files

@@ -93,6 +93,10 @@ impl<'a> Table<'a> {
         if full.len() < least || full.len() * share < table.cells.len() {
             return None;
         }
+        // One row of many cells makes no columns.
+        if full.iter().filter(|row| 2 * filled(row) >= width).count() < 2 {
+            return None;
+        }
         let count: usize = full.iter().map(|row| filled(row)).sum();
         let letters: usize = full.iter().flat_map(|row| row.iter()).map(Cell::letters).sum();
         let is_filled = count as f32 >= FILLED * (full.len() * width) as f32;
