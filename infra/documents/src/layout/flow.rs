@@ -11,6 +11,8 @@ use super::{
 const LOOSE: f32 = 1.25;
 /// How far a line is set in to begin a paragraph, in sizes of the font.
 const INDENT: f32 = 0.8;
+/// How far a marker is set in at most, where the lines below it are not.
+const SET_IN: f32 = 3.0;
 /// By how much sizes may differ within a group.
 const SIZES: f32 = 0.12;
 
@@ -220,13 +222,15 @@ fn continues(open: &Group, line: &Line, right: f32, usual: Usual, next: Option<&
         return false;
     }
     let left = open.text_left();
-    if matches!(open.kind, Kind::Item { .. }) {
-        // A continuation of an item is indented like its text, or starts below its marker if the item's line was
-        // full.
-        let is_below = line.area.left > left - 0.6 * size;
-        return list::marker_of(line).is_none() && is_below;
-    }
     let room = found_room(last, line, right);
+    if let Kind::Item { left: marker, .. } = open.kind {
+        // A continuation of an item is indented like its text, or starts below its marker or before it, where the text around the
+        // list does, if the item's line was full and its sentence has not ended.
+        let is_below = line.area.left > left - 0.6 * size;
+        let is_unfinished = !room && !last.ends_with(&['.', '!', '?', ':', ';']);
+        let is_flush = is_unfinished && line.area.left > marker - SET_IN * size;
+        return list::marker_of(line).is_none() && (is_below || is_flush);
+    }
     if usual.item_marker(line).is_some() {
         let hangs = next.is_some_and(|next| next.area.left > line.area.left + 0.5 * size);
         let is_flush = (line.area.left - last.area.left).abs() < 0.5 * size;

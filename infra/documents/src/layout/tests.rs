@@ -156,3 +156,25 @@ fn columns_around_a_picture_are_read_whole() {
     let words: Vec<&str> = sides.into_iter().filter(|word| word.starts_with(['l', 'r'])).collect();
     assert_eq!(words, expected.into_iter().flatten().collect::<Vec<_>>());
 }
+
+#[test]
+fn lines_that_start_before_the_marker_continue_its_item() {
+    let mut page = page();
+    write_text(&mut page, 100.0);
+    let item = "• days on which you commute to the work in the other country from";
+    write(&mut page, item, 62.0, 136.0, 10.0, false);
+    write(&mut page, "home", 50.0, 148.0, 10.0, false);
+    write(&mut page, "• holidays that you spend there", 62.0, 160.0, 10.0, false);
+    write(&mut page, "All of them are counted.", 50.0, 172.0, 10.0, false);
+    let blocks = analyse(vec![page]).blocks;
+    let Content::List { items, .. } = &blocks[1].content else { panic!("{blocks:?}") };
+    let texts: Vec<&str> = items.iter().map(|item| item.text.as_str()).collect();
+    assert_eq!(
+        texts,
+        [
+            "days on which you commute to the work in the other country from home",
+            "holidays that you spend there"
+        ]
+    );
+    assert_eq!(blocks[2].text(), "All of them are counted.");
+}
