@@ -21,6 +21,7 @@ mod notes;
 mod numbering;
 mod odf;
 mod odf_lists;
+mod ods;
 mod picture_pdf;
 mod pptx;
 mod rtf;

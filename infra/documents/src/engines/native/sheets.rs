@@ -1,10 +1,10 @@
 //! Sheets of Excel and open documents: each a heading and a table.
 
-use std::io::Cursor;
+use std::{collections::HashMap, io::Cursor};
 
 use calamine::{Data, Dimensions, Reader, Sheets, open_workbook_auto_from_rs};
 
-use super::{Content, collect::Collector};
+use super::{Content, collect::Collector, ods};
 use crate::{
     failure::Failure,
     table::{Table, TableCell},
@@ -19,6 +19,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     let mut book = open_workbook_auto_from_rs(Cursor::new(bytes)).map_err(|error| failure(&error))?;
     let mut collector = Collector::default();
     let mut warnings = Vec::new();
+    let mut of_open = if matches!(book, Sheets::Ods(_)) { ods::merged(bytes) } else { HashMap::new() };
     for name in book.sheet_names() {
         let Ok(range) = book.worksheet_range(&name) else {
             warnings.push("a sheet cannot be read and was left out".to_owned());
@@ -30,8 +31,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
         }
         let rows = range.rows().take(ROWS).map(|row| row.iter().take(COLUMNS).map(cell).collect()).collect();
         let first = range.start().unwrap_or_default();
-        let cells =
-            merged(&mut book, &name).into_iter().filter_map(|area| table_cell(&area, first)).collect();
+        let merged = of_open.remove(&name).unwrap_or_else(|| merged(&mut book, &name));
+        let cells = merged.into_iter().filter_map(|area| table_cell(&area, first)).collect();
         collector.heading(2, &name);
         collector.table(Table { rows, cells });
     }
@@ -94,6 +95,51 @@ mod tests {
     use super::*;
     use crate::{block::Content as Kind, engines::native::archive::packed};
 
+    /// The table of the first sheet.
+    fn table(bytes: &[u8]) -> Table {
+        let blocks = read(bytes).unwrap().blocks;
+        let Kind::Table(table) = &blocks[1].content else { panic!("{blocks:?}") };
+        table.clone()
+    }
+
+    #[test]
+    fn merged_cells_of_an_open_sheet_are_kept() {
+        let cell = |attributes: &str, text: &str| {
+            format!(
+                "<table:table-cell office:value-type='string' {attributes}><text:p>{text}</text:p></table:table-cell>"
+            )
+        };
+        let content = format!(
+            "<?xml version='1.0'?><office:document-content xmlns:office='urn:oasis:names:tc:opendocument:xmlns:office:1.0' \
+             xmlns:table='urn:oasis:names:tc:opendocument:xmlns:table:1.0' xmlns:text='urn:oasis:names:tc:opendocument:xmlns:text:1.0'>\
+             <office:body><office:spreadsheet><table:table table:name='Sizes'>\
+             <table:table-row table:number-rows-repeated='2'><table:table-cell table:number-columns-repeated='4'/></table:table-row>\
+             <table:table-row><table:table-cell/>{}{}<table:covered-table-cell/></table:table-row>\
+             <table:table-row><table:table-cell/><table:covered-table-cell/>{}{}</table:table-row>\
+             <table:table-row><table:table-cell/>{}{}{}</table:table-row>\
+             </table:table></office:spreadsheet></office:body></office:document-content>",
+            cell("table:number-rows-spanned='2'", "Part"),
+            cell("table:number-columns-spanned='2'", "Size"),
+            cell("", "mm"),
+            cell("", "inch"),
+            cell("", "Rod"),
+            cell("", "25"),
+            cell("", "1"),
+        );
+        let manifest =
+            "<manifest:manifest xmlns:manifest='urn:oasis:names:tc:opendocument:xmlns:manifest:1.0'/>";
+        let bytes = packed(&[
+            ("mimetype", "application/vnd.oasis.opendocument.spreadsheet"),
+            ("META-INF/manifest.xml", manifest),
+            ("content.xml", &content),
+        ]);
+        let table = table(&bytes);
+        assert_eq!(table.rows, [["Part", "Size", ""], ["", "mm", "inch"], ["Rod", "25", "1"]]);
+        let merged = table.cells.iter().filter(|cell| cell.row_span > 1 || cell.col_span > 1);
+        let merged = merged.map(|cell| (cell.row, cell.column, cell.row_span, cell.col_span, cell.header));
+        assert_eq!(merged.collect::<Vec<_>>(), [(0, 0, 2, 1, true), (0, 1, 1, 2, true)]);
+    }
+
     #[test]
     fn merged_cells_of_a_sheet_are_kept() {
         let types = "<Types><Override PartName='/xl/workbook.xml' ContentType='application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml'/></Types>";
@@ -121,8 +167,7 @@ mod tests {
             ("xl/_rels/workbook.xml.rels", relations),
             ("xl/worksheets/sheet1.xml", &sheet),
         ]);
-        let blocks = read(&bytes).unwrap().blocks;
-        let Kind::Table(table) = &blocks[1].content else { panic!("{blocks:?}") };
+        let table = table(&bytes);
         assert_eq!(table.rows, [["Part", "Size", ""], ["Rod", "25", "1"]]);
         let cells = table.cells.iter().map(|cell| (cell.row, cell.column, cell.col_span, cell.header));
         assert_eq!(cells.collect::<Vec<_>>(), [(0, 0, 1, true), (0, 1, 2, true)]);
