@@ -11,6 +11,13 @@ use crate::{
 
 /// A page with fewer letters of text and something to see is recognised.
 const FEW_LETTERS: usize = 16;
+/// How far baselines of one line are apart, in points, how wide a space is, and how far lines of a text that runs over the edge of
+/// its page are apart, the first of them and the others, in sizes of the font; by how much their size may differ.
+const LEVEL: f32 = 2.0;
+const SPACE: f32 = 0.7;
+const NEXT_LINE: f32 = 1.0;
+const LINES: f32 = 3.0;
+const SAME_SIZE: f32 = 0.2;
 
 /// Reads PDFs with PDFium.
 pub(crate) struct PdfEngine {
@@ -157,19 +164,61 @@ fn content(page: &Page<'_>, index: usize, may_recognise: bool) -> Result<PageRea
     Ok(PageReading { page, needs_recognition, finest_dpi: objects.finest_dpi, is_cut })
 }
 
-/// Takes out words beside the page, which are not seen: a printer's notes, and numbers of lines. If most words stand there,
-/// the page is a cutting of text that is meant.
+/// Takes out words beside the page, which are not seen: a printer's notes, and numbers of lines. Text that runs over an edge of the
+/// page stays. If most words stand there, the page is a cutting of text that is meant.
 fn take_beside(words: &mut Vec<Word>, width: f32, height: f32) -> Vec<Word> {
-    let is_seen = |word: &Word| {
+    let is_on_page = |word: &Word| {
         let area = word.area;
         area.right > 0.0 && area.left < width && area.bottom > 0.0 && area.top < height
     };
-    if words.iter().filter(|word| !is_seen(word)).count() > words.len() / 2 {
+    let mut is_seen: Vec<bool> = words.iter().map(is_on_page).collect();
+    let beside = is_seen.iter().filter(|is_seen| !**is_seen).count();
+    if beside == 0 || beside > words.len() / 2 {
         return Vec::new();
     }
-    let (seen, beside) = std::mem::take(words).into_iter().partition(is_seen);
+    continue_lines(words, &mut is_seen);
+    continue_down(words, &mut is_seen, width, height);
+    let mut is_seen = is_seen.into_iter();
+    let (seen, beside) = std::mem::take(words).into_iter().partition(|_| is_seen.next().unwrap_or_default());
     *words = seen;
     beside
+}
+
+/// Takes words for seen that follow those that are on their line.
+fn continue_lines(words: &[Word], is_seen: &mut [bool]) {
+    let line = |index: &usize| (words[*index].baseline / LEVEL).round() as i64;
+    let mut order: Vec<usize> = (0..words.len()).collect();
+    order.sort_by(|one, other| {
+        line(one).cmp(&line(other)).then(words[*one].area.left.total_cmp(&words[*other].area.left))
+    });
+    for pair in order.windows(2) {
+        let (word, next) = (&words[pair[0]], &words[pair[1]]);
+        let space = (next.area.left - word.area.right) / word.style.size.max(1.0);
+        is_seen[pair[1]] |=
+            is_seen[pair[0]] && line(&pair[0]) == line(&pair[1]) && (0.0..SPACE).contains(&space);
+    }
+}
+
+/// Takes lines for seen that follow the last line of the page below its edge.
+fn continue_down(words: &[Word], is_seen: &mut [bool], width: f32, height: f32) {
+    let seen = words.iter().zip(&*is_seen).filter(|(_, is_seen)| **is_seen).map(|(word, _)| word);
+    let Some(last) = seen.max_by(|one, other| one.area.bottom.total_cmp(&other.area.bottom)) else { return };
+    let (mut bottom, mut most) = (last.area.bottom, NEXT_LINE);
+    let is_below = |word: &Word| word.area.top >= height && word.area.right > 0.0 && word.area.left < width;
+    let mut below: Vec<usize> =
+        (0..words.len()).filter(|index| !is_seen[*index] && is_below(&words[*index])).collect();
+    below.sort_by(|one, other| words[*one].area.top.total_cmp(&words[*other].area.top));
+    for index in below {
+        let (word, size) = (&words[index], last.style.size.max(1.0));
+        let is_first = most == NEXT_LINE;
+        if word.area.top - bottom > most * size
+            || (is_first && (word.style.size - size).abs() > SAME_SIZE * size)
+        {
+            return;
+        }
+        is_seen[index] = true;
+        (bottom, most) = (bottom.max(word.area.bottom), LINES);
+    }
 }
 
 /// Comments that the page does not show: many repeat what they mark.
@@ -227,5 +276,20 @@ mod tests {
         let mut words = all[1..].to_vec();
         assert_eq!(take_beside(&mut words, 100.0, 100.0), []);
         assert_eq!(words.len(), 3);
+    }
+
+    #[test]
+    fn text_that_runs_over_an_edge_of_its_page_stays() {
+        let mut words: Vec<Word> = (0..8).map(|line| word("text", 10.0, 10.0 + 12.0 * line as f32)).collect();
+        words.extend((0..4).map(|line| word("more", 10.0, 106.0 + 12.0 * line as f32)));
+        words.push(word("caption", 30.0, 176.0));
+        words.extend([word("long", 70.0, 34.0), word("line", 95.0, 34.0), word("runs", 119.0, 34.0)]);
+        // Notes of a printer.
+        words.extend([word("proof", 150.0, 34.0), word("2.indd", 10.0, 230.0)]);
+        words.iter_mut().for_each(|word| word.style.size = 10.0);
+        let all = words.len();
+        let beside = take_beside(&mut words, 100.0, 100.0);
+        let texts: Vec<&str> = beside.iter().map(|word| word.text.as_str()).collect();
+        assert_eq!((texts, words.len()), (vec!["proof", "2.indd"], all - 2));
     }
 }
