@@ -25,9 +25,11 @@ DIVISION = "chap.er|kapitel|appendix|anhang|part|teil"
 SPELLED = ("(twenty ?)?(one|two|three|four|five|six|seven|eight|nine)|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen|eighteen"
            "|nineteen|twenty")
 NUMBER = re.compile(rf"^(({DIVISION}) )?(第 )?([a-z]|[ivx]+|\d+)( (\d+|章))*( |$)|^({DIVISION})$|^(({DIVISION}) )?({SPELLED})$")
-# Parts of web pages that are not of the book: navigation, contents, search.
-BESIDES = """//script | //style | //nav | //*[contains(@class, 'navheader') or contains(@class, 'navfooter') or contains(@class, 'toc')
-    or contains(@class, 'toctree') or contains(@class, 'headerlink') or contains(@class, 'sphinxsidebar') or contains(@class, 'related')]"""
+# Parts of web pages that are not of the book: navigation, search. The first page has the contents of the book, as it is printed; those
+# of others are navigation, too.
+BESIDES = """//script | //style | //nav | //*[contains(@class, 'navheader') or contains(@class, 'navfooter')
+    or contains(@class, 'headerlink') or contains(@class, 'sphinxsidebar') or contains(@class, 'related')]"""
+PRINTED = """//*[contains(@class, 'toc') or contains(@class, 'toctree')]"""
 SKIPPED = re.compile(r"genindex|search|/index-|/contents")
 # A line of the contents or of the list of tables: the pages have them as navigation, which is left out of them.
 CONTENTS = re.compile(r" … (\d+|[ivxl]+)$")
@@ -100,7 +102,7 @@ def in_order(pages):
 
 
 def truth(book):
-    """Text, headings, items and cells of the web pages."""
+    """Text of the web pages, with the contents of the book, and headings, items and cells besides those."""
     texts, headings, items, tables = [], [], [], []
     for page in book.html:
         root = lxml.html.fromstring(page.read_bytes())
@@ -109,7 +111,11 @@ def truth(book):
         body = (root.xpath("//*[@role='main'] | //div[contains(@class, 'body')]") or root.xpath("//body") or [root])[0]
         for broken in body.iter("br", "p", "div", "li", "td", "th", "dt", "dd", "pre", "tr", "h1", "h2", "h3", "h4", "h5", "h6"):
             broken.tail = "\n" + (broken.tail or "")
-        texts.append(body.text_content())
+        printed = root.xpath(PRINTED)
+        whole_text = body.text_content()
+        for part in printed:
+            part.drop_tree()
+        texts.append(whole_text if page == book.html[0] else body.text_content())
         headings += [heading(found.text_content()) for found in body.iter("h1", "h2", "h3", "h4", "h5", "h6")]
         items += [item(found.text_content()) for found in body.iter("li")]
         for table in body.iter("table"):
