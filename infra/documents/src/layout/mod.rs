@@ -9,6 +9,7 @@
 mod aligned;
 mod alignment;
 mod build;
+mod captions;
 mod columns;
 mod contents;
 mod direction;
@@ -166,7 +167,9 @@ pub fn analyse(mut pages: Vec<PageContent>) -> Layout {
         (margins.header, margins.footer)
     };
     let margins = margins.into_iter().zip(&pages).map(with_beside).collect();
-    Layout { blocks: builder.finish(), margins }
+    let mut blocks = builder.finish();
+    captions::arrange(&mut blocks);
+    Layout { blocks, margins }
 }
 
 /// The lines of the words beside `page`.
