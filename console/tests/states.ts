@@ -396,5 +396,7 @@ export async function hostility(stage: Stage, visitor: Visitor): Promise<void> {
       await page.getByRole('heading', { level: 1 }).or(page.getByRole('alert')).first().waitFor();
       check(new URL(page.url()).origin === stage.relay.url, `${link} leads to ${page.url()}`);
     }
+    // The refusal of the last one has arrived.
+    await page.getByRole('alert').first().waitFor();
   });
 }
