@@ -5,6 +5,7 @@
 //! cannot differ. The `queries` of each context are what gateway and workers read.
 
 pub mod automation;
+mod checkpoint;
 mod contexts;
 pub mod extraction;
 pub mod fleet;
@@ -29,6 +30,7 @@ mod withdrawals;
 mod word;
 mod write;
 
+pub use checkpoint::{Progress, checkpoint, progress};
 pub use contexts::{ProjectionVisitor, context_of, for_projection};
 pub use lack::{Lack, lack, unapplied_streams};
 pub use lease::{Lease, Leases};
@@ -40,7 +42,7 @@ pub use rebuild::{
     BatchSizes, RebuildError, RebuildReport, Watcher, compare, compare_watched, rebuild, rebuild_in,
     rebuild_watched,
 };
-pub use runner::{Progress, Runner, StepError, checkpoint, progress};
+pub use runner::{Runner, StepError};
 pub use set_aside::{
     Retried, SetAside, is_set_aside, note_waiting, report_waiting, retry, retry_soon, set_aside_counts,
     set_aside_streams,

@@ -15,7 +15,8 @@ use tokio::{sync::mpsc, time::sleep};
 
 use crate::{
     ApplyError, Leases, Poison, Projection, Rows,
-    runner::{StepError, checkpoint, ensure_checkpoint},
+    checkpoint::{checkpoint, ensure_checkpoint},
+    runner::StepError,
     set_aside::{self, Trial, sort_out, withdraw_all},
 };
 

@@ -19,12 +19,13 @@ use signalbox_database::{BY_KEY, OwnConnection, clear_fault, report_fault};
 use signalbox_event_store::{EventKey, LogSlice, read_all_for, traces_between};
 use signalbox_messaging::{Bus, Wakeup};
 use signalbox_telemetry::{Kind, Span, is_recorded, is_tracing};
-use sqlx::{Executor, FromRow, PgConnection, PgExecutor, PgPool};
+use sqlx::{Executor, PgConnection, PgPool};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     ApplyError, Lease, Leases, Poison, Projection, Retried, Rows,
+    checkpoint::{checkpoint, ensure_checkpoint},
     projection::catch_panic,
     set_aside::{self, Held, due_retry, has_any, held_of, retry, sort_out, withdraw_all},
 };
@@ -435,50 +436,6 @@ async fn report_stuck(pool: &PgPool, name: &str, reason: &str) {
     if let Err(error) = report_fault(pool, &format!("projection.{name}"), reason).await {
         tracing::warn!(%error, projection = name, "a projection that is stuck was not reported");
     }
-}
-
-pub(crate) async fn ensure_checkpoint(pool: &PgPool, name: &str) -> Result<(), sqlx::Error> {
-    sqlx::query("INSERT INTO read.checkpoints (projection, position) VALUES ($1, 0) ON CONFLICT DO NOTHING")
-        .bind(name)
-        .execute(pool)
-        .await?;
-    Ok(())
-}
-
-/// The applied and stored position of projection `name`.
-///
-/// # Errors
-/// The database's error.
-pub async fn checkpoint(executor: impl PgExecutor<'_>, name: &str) -> Result<i64, sqlx::Error> {
-    let position: Option<i64> =
-        sqlx::query_scalar("SELECT position FROM read.checkpoints WHERE projection = $1")
-            .bind(name)
-            .fetch_optional(executor)
-            .await?;
-    Ok(position.unwrap_or(0))
-}
-
-/// The position of a projection, and the data that caches of its rows need.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromRow)]
-pub struct Progress {
-    /// The applied position.
-    pub position: i64,
-    /// Grows when rows change without a new event.
-    pub revision: i64,
-    /// Whether it has set streams aside.
-    pub has_set_aside: bool,
-}
-
-/// How far projection `name` is.
-///
-/// # Errors
-/// The database's error.
-pub async fn progress(executor: impl PgExecutor<'_>, name: &str) -> Result<Progress, sqlx::Error> {
-    let progress = sqlx::query_as(
-        "SELECT position, revision, EXISTS (SELECT FROM read.poisonous_events WHERE projection = $1) AS has_set_aside
-           FROM read.checkpoints WHERE projection = $1",
-    );
-    Ok(progress.bind(name).fetch_optional(executor).await?.unwrap_or_default())
 }
 
 pub(crate) fn check_gapless(after: i64, slice: &LogSlice) -> Result<(), StepError> {

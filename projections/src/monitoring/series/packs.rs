@@ -265,7 +265,8 @@ fn days(ranges: &[(i32, i32)]) -> Vec<(i32, i32)> {
     days
 }
 
-/// The groups of `channels` that have hours in `ranges`, which are in order.
+/// The groups of `channels` that have hours in `ranges`, which are in order. A pack counts only beside the roll-up of its day: the release
+/// before moves roll-ups whose values are gone, and leaves their packs.
 pub(super) async fn rows(
     connection: &mut PgConnection,
     channels: &[i32],
@@ -275,18 +276,17 @@ pub(super) async fn rows(
     let (firsts, ends): (Vec<i32>, Vec<i32>) = days(ranges).into_iter().unzip();
     let are = |some| figures == Figures::All || figures == some;
     sqlx::query_as(
-        "SELECT g.* FROM unnest($1::int[]) AS c (channel)
+        "SELECT r.channel, r.number, r.day, p.hours, p.sums, p.extremes, p.ends
+           FROM unnest($1::int[]) AS c (channel)
           CROSS JOIN unnest($2::int[], $3::int[]) AS w (first, ending)
           CROSS JOIN LATERAL (
-            SELECT p.channel, p.number, p.day, p.hours, CASE WHEN $4::bool THEN p.sums END AS sums,
-                   CASE WHEN $5::bool THEN p.extremes END AS extremes, CASE WHEN $6::bool THEN p.ends END AS ends
-              FROM series.packed_hours p
-             WHERE p.channel = c.channel AND p.number >= w.first AND p.number < w.ending
-             UNION ALL
-            SELECT r.channel, r.number, r.day, NULL, NULL, NULL, NULL FROM series.rollups r
-             WHERE r.channel = c.channel AND r.span = 24 AND r.number >= w.first AND r.number < w.ending
-               AND NOT EXISTS (SELECT FROM series.packed_hours p
-                                WHERE p.channel = r.channel AND p.number = r.number AND p.day = r.day)) AS g",
+            SELECT s.channel, s.number, s.day FROM series.rollups s
+             WHERE s.channel = c.channel AND s.span = 24 AND s.number >= w.first AND s.number < w.ending OFFSET 0) AS r
+           LEFT JOIN LATERAL (
+            SELECT k.hours, CASE WHEN $4::bool THEN k.sums END AS sums,
+                   CASE WHEN $5::bool THEN k.extremes END AS extremes, CASE WHEN $6::bool THEN k.ends END AS ends
+              FROM series.packed_hours k
+             WHERE k.channel = r.channel AND k.number = r.number AND k.day = r.day OFFSET 0) AS p ON true",
     )
     .bind(channels)
     .bind(firsts)

@@ -1,9 +1,13 @@
 //! Counts of hours, and roll-ups.
 
+use std::collections::BTreeMap;
+
 use chrono::TimeDelta;
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use signalbox_datapoint_log::micros;
-use signalbox_projections::monitoring::series::{FoldStep, drop_old_days, rebuild_series};
+use signalbox_projections::monitoring::series::{
+    Bucket, BucketWindow, Figures, FoldStep, buckets, drop_old_days, rebuild_series,
+};
 
 use super::{Log, points};
 use crate::world::at;
@@ -135,6 +139,22 @@ async fn hours_that_change_no_more_are_packed_until_they_change() {
     }
     log.pack().await;
     assert_eq!(missing().await, 0);
+    // The release before moves roll-ups whose values are gone, and leaves the packs of their hours.
+    let whole = BucketWindow {
+        channels: vec![1, 2, 3],
+        from: at(0) - TimeDelta::days(1000),
+        to: at(0) + TimeDelta::days(1000),
+        step: TimeDelta::hours(1),
+        figures: Figures::Sums,
+    };
+    let all = buckets(&pool, &whole).await.unwrap();
+    let moving = "WITH moved AS (DELETE FROM series.rollups WHERE day = (SELECT min(day) FROM series.packed_hours) RETURNING *)
+        INSERT INTO ops.kept_rollups SELECT * FROM moved";
+    assert!(sqlx::query(moving).execute(&pool).await.unwrap().rows_affected() > 0);
+    let counts = |found: &BTreeMap<i32, Vec<Bucket>>| -> Vec<_> {
+        found.values().flatten().map(|bucket| (bucket.start, bucket.summary.count())).collect()
+    };
+    assert_eq!(counts(&buckets(&pool, &whole).await.unwrap()), counts(&all));
     drop_old_days(&pool, at(0).date_naive() + TimeDelta::days(2), log.clock.now().date_naive())
         .await
         .unwrap();
