@@ -53,6 +53,9 @@ export interface Look {
 
 export const WIDE: Look = { theme: 'light', width: 1440, height: 900 };
 
+/** Who is logged in. */
+export type State = Awaited<ReturnType<BrowserContext['storageState']>>;
+
 /** A page and what it must not do: report errors, or ask anybody else for anything. */
 export interface Visitor {
   context: BrowserContext;
@@ -85,7 +88,7 @@ export class Stage {
     }
   }
 
-  async visitor(look: Look = WIDE, state?: Awaited<ReturnType<BrowserContext['storageState']>>): Promise<Visitor> {
+  async visitor(look: Look = WIDE, state?: State): Promise<Visitor> {
     if (!this.browser) throw new Error('the stage is not open');
     const context = await this.browser.newContext({
       viewport: { width: look.width, height: look.height }, colorScheme: look.theme, locale: 'en-GB', reducedMotion: 'reduce',

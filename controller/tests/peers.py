@@ -7,11 +7,13 @@ import contextlib
 import json
 import logging
 import os
+import random
 import signal
 import socket
 import sqlite3
 import subprocess
 import tempfile
+import time
 import unittest
 from collections.abc import Callable
 from pathlib import Path
@@ -29,10 +31,13 @@ QUICK = {"retry_policy": {"base_delay": 0.1, "max_delay": 0.3}}
 
 
 def free_port() -> int:
-    """A port that is free now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+    """A port that is free now, and that no outgoing connection takes while its server is away."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in random.sample(range(max(1024, first - 20_000), first), 100):
+        with contextlib.suppress(OSError), socket.socket() as listener:
+            listener.bind(("127.0.0.1", port))
+            return port
+    raise OSError(f"100 ports below {first} are taken")
 
 
 class Mosquitto:
@@ -48,21 +53,32 @@ class Mosquitto:
         more = "".join(f"{line}\n" for line in settings)
         self._file.write_text(
             f"listener {self.port} 127.0.0.1\n{access}{more}user root\npersistence true\n"
-            f"persistence_location {folder}/\nmax_queued_messages 0\nmax_inflight_messages 0\nlog_type none\n"
+            f"persistence_location {folder}/\nmax_queued_messages 0\nmax_inflight_messages 0\nlog_dest stderr\nlog_type error\n"
         )
 
     def start(self) -> None:
-        """Starts it; it may have been started before."""
+        """Starts it, and waits until it listens; it may have been started before."""
         environment = {**os.environ, "LD_LIBRARY_PATH": str(TOOLS / "lib/mosquitto")}
         command = [str(TOOLS / "bin/mosquitto"), "-c", str(self._file)]
-        self._process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+        self._process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+        deadline = time.monotonic() + 60
+        while not self._listens():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self._process.kill()
+                raise AssertionError(f"the broker does not listen: {self._process.communicate()[1]!r}")
+            time.sleep(0.02)
 
     def stop(self) -> None:
         """Sends SIGTERM and waits for the end; sessions are written to disk then."""
         if self._process is not None:
             self._process.send_signal(signal.SIGTERM)
-            self._process.wait(10)
+            self._process.communicate(timeout=10)
             self._process = None
+
+    def _listens(self) -> bool:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+            return True
+        return False
 
 
 class Proxy:

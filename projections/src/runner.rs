@@ -33,7 +33,7 @@ use crate::{
 /// Events folded in one transaction.
 const BATCH: i64 = 1000;
 /// Interval of polls without a wakeup.
-const POLL: Duration = Duration::from_millis(250);
+const POLL: Duration = Duration::from_millis(500);
 /// Longest backoff after errors reported by the database itself, which rarely pass without intervention.
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// How often an event is refused before its stream is set aside: an internal error of the server may be transient.

@@ -10,8 +10,8 @@ use std::{collections::HashSet, panic::AssertUnwindSafe, time::Duration};
 use chrono::NaiveDate;
 use futures::FutureExt;
 use signalbox_database::{clear_fault, report_fault};
-use signalbox_datapoint_log::{LogRow, head, read_points_after};
-use sqlx::{Executor, PgConnection, PgPool};
+use signalbox_datapoint_log::{LogRow, read_points_after};
+use sqlx::{Executor, FromRow, PgConnection, PgPool};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -49,6 +49,13 @@ pub enum FoldStep {
     Idle,
     /// So many points were folded.
     Folded(i64),
+}
+
+/// What the log holds after the progress.
+#[derive(Debug, Clone, Copy, FromRow)]
+struct Waiting {
+    rows: i64,
+    points: i64,
 }
 
 /// The live fold of datapoints.
@@ -96,14 +103,20 @@ impl Folder {
         folder.step().await?;
         *delay = FOLD_INTERVAL;
         clear_fault(pool, PART).await?;
-        let (mut folded, mut reported): (Option<Instant>, Option<Instant>) = (None, None);
-        let mut packed: Option<Instant> = None;
+        let (mut folded, mut idled, mut packed) = (None::<Instant>, None::<Instant>, None::<Instant>);
+        let mut reported = None::<Instant>;
         let is_past = |moment: Option<Instant>, delay| moment.is_none_or(|moment| moment.elapsed() >= delay);
         loop {
-            let is_due = is_past(folded, FOLD_INTERVAL) || folder.waiting().await? >= MANY;
-            if is_due && let FoldStep::Folded(points) = folder.step().await? {
-                folded = (points < MANY).then(Instant::now);
-                continue;
+            let waiting = folder.waiting().await?;
+            // A step has more to do than to fold new rows, but looks ten times a second for these alone.
+            let is_due = waiting.points >= MANY
+                || (is_past(folded, FOLD_INTERVAL) && (waiting.rows > 0 || is_past(idled, FOLD_INTERVAL)));
+            if is_due {
+                if let FoldStep::Folded(points) = folder.step().await? {
+                    folded = (points < MANY).then(Instant::now);
+                    continue;
+                }
+                idled = Some(Instant::now());
             }
             if is_past(packed, FOLD_INTERVAL) {
                 packed = (!folder.pack().await?).then(Instant::now);
@@ -113,17 +126,21 @@ impl Folder {
                 reported = Some(Instant::now());
             }
             sleep(LOOK).await;
-            if is_due && !lease.holds().await {
+            if !lease.holds().await {
                 return Ok(());
             }
         }
     }
 
-    /// Points that are not folded.
-    async fn waiting(&self) -> Result<i64, SeriesError> {
-        let mut connection = self.pool.acquire().await?;
-        let progress = Progress::read(&mut connection, "series").await?;
-        Ok(head(&mut *connection).await?.points - progress.total)
+    /// What is not folded.
+    async fn waiting(&self) -> Result<Waiting, SeriesError> {
+        // Newest first, as the log's own question for its end.
+        let waiting = sqlx::query_as(
+            "SELECT h.position - p.position AS rows, h.points - p.total AS points
+               FROM series.progress p,
+                    (SELECT position, points FROM log_head WHERE log = 'datapoints' ORDER BY position DESC LIMIT 1) h",
+        );
+        Ok(waiting.fetch_one(&self.pool).await?)
     }
 
     /// Packs some hours that change no more; false when there are none.

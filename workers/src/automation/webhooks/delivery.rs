@@ -104,9 +104,15 @@ impl Worker for WebhookDelivery {
         while running.try_join_next().is_some() {}
         let limits = Limits::of(&context.config.webhooks);
         let holder = limits.is_shared().then(|| *self.holder.get_or_init(|| context.clock.new_id()));
-        self.forget_shown(context, holder).await?;
         let time = context.server_clock().await?;
         let (now, begun) = (time.now(), Instant::now());
+        // Nearly always there is nothing to do: that takes one question.
+        if self.with_lanes(|lanes| lanes.0.is_empty())
+            && due_batches(&context.pool, now, &[], &[], 1, 1).await?.is_empty()
+        {
+            return Ok(false);
+        }
+        self.forget_shown(context, holder).await?;
         let (live, by_mail) =
             tokio::try_join!(live_claims(&context.pool, now), contacts_by_mail(&context.pool))?;
         let free = Slots::new(limits, by_mail.into_iter().collect());
