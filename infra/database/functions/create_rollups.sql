@@ -34,3 +34,6 @@ BEGIN
         has_late boolean NOT NULL DEFAULT false)', place);
     EXECUTE format('INSERT INTO %I.pack_progress (position) VALUES (-1)', place);
 END $$;
+
+-- One that an earlier version has begun meanwhile would be swapped in without some of the tables.
+DROP SCHEMA IF EXISTS read_rebuild_series CASCADE;

@@ -15,3 +15,6 @@ CREATE TABLE series.pack_progress (
     one boolean PRIMARY KEY DEFAULT true CHECK (one), position bigint NOT NULL, ended_before date,
     has_late boolean NOT NULL DEFAULT false);
 INSERT INTO series.pack_progress (position) VALUES (-1);
+
+-- One that is being built by an earlier version would be swapped in without them.
+DROP SCHEMA IF EXISTS read_rebuild_series CASCADE;

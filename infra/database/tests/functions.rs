@@ -84,6 +84,38 @@ async fn an_old_database_gets_the_same_functions_as_a_new_one() {
     assert_eq!(names, scripts, "each function has one script");
 }
 
+/// A rebuild of the release before lacks tables; swapped in, it would end every query of datapoints.
+#[tokio::test]
+async fn a_rebuild_that_the_release_before_has_begun_is_given_up() {
+    let url = fresh_database().await;
+    let other = connect(&url, 2).await.unwrap();
+    let name: String =
+        sqlx::query_scalar("SELECT current_database() || '_old'").fetch_one(&other).await.unwrap();
+    other.execute(format!("CREATE DATABASE {name}").as_str()).await.unwrap();
+    let pool = connect(&format!("{}/{name}", url.rsplit_once('/').unwrap().0), 2).await.unwrap();
+    let begin = async || {
+        pool.execute("SELECT create_series('read_rebuild_series'); SELECT create_series_current('read_rebuild_series')")
+            .await
+            .unwrap();
+    };
+    let has_begun = async || -> bool {
+        let found = "SELECT to_regnamespace('read_rebuild_series') IS NOT NULL";
+        sqlx::query_scalar(found).fetch_one(&pool).await.unwrap()
+    };
+    let before_packs = MIGRATIONS.iter().filter(|step| step.version < 83).cloned().collect();
+    let before = Migrator { migrations: before_packs, ignore_missing: true, ..Migrator::DEFAULT };
+    migrate_by(&pool, &before, &[]).await.unwrap();
+    begin().await;
+    migrate_by(&pool, &MIGRATIONS, &[]).await.unwrap();
+    assert!(!has_begun().await);
+    // With the function of before, which is replaced after the migrations.
+    begin().await;
+    migrate(&pool).await.unwrap();
+    assert!(!has_begun().await);
+    begin().await;
+    pool.execute("SELECT FROM read_rebuild_series.packed_hours").await.unwrap();
+}
+
 /// A changed script with the old number would be undone by a process of the release before that starts once more.
 #[tokio::test]
 async fn a_changed_script_has_another_revision() {
