@@ -207,8 +207,10 @@ pub(super) async fn step_in(
     rollups::keep_up(&mut *connection, schema, &progress, last.position).await?;
     let mut batch = Batch::of(&rows);
     if schema == "series" {
-        let ended_before = packs::keep_up(&mut *connection, &progress, last.position).await?;
-        packs::forget(&mut *connection, &batch, ended_before).await?;
+        let until = (last.position, last.day);
+        if let Some(packed_before) = packs::keep_up(&mut *connection, &progress, until).await? {
+            packs::forget(&mut *connection, &batch, packed_before).await?;
+        }
     } else {
         leave_out(&mut *connection, &mut batch).await?;
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use chrono::NaiveDate;
+use futures::TryStreamExt;
 use sqlx::{Executor, FromRow, PgConnection, PgPool};
 
 use super::{
@@ -59,9 +60,11 @@ pub(super) async fn step(pool: &PgPool) -> Result<bool, SeriesError> {
         return Ok(false);
     }
     if standing.packed != standing.progress.position {
-        start_over(&mut transaction, standing.progress.position).await?;
-        transaction.commit().await?;
-        return Ok(true);
+        let has_started = start_over(&mut transaction, standing.progress.position).await?;
+        if has_started {
+            transaction.commit().await?;
+        }
+        return Ok(has_started);
     }
     let groups: Vec<Group> = sqlx::query_as(
         "DELETE FROM series.unpacked_hours WHERE ctid = ANY(ARRAY(SELECT ctid FROM series.unpacked_hours LIMIT $1))
@@ -94,7 +97,7 @@ async fn put_in_line(connection: &mut PgConnection, standing: &Standing) -> Resu
     if next.is_none() && standing.has_late {
         return Ok(false);
     }
-    let added = sqlx::query(
+    let line = sqlx::query(
         "INSERT INTO series.unpacked_hours (channel, number, day)
          SELECT r.channel, r.number, r.day FROM series.rollups r
           WHERE r.day = $1 AND r.span = 24 AND r.number < $2 AND NOT EXISTS (
@@ -103,10 +106,19 @@ async fn put_in_line(connection: &mut PgConnection, standing: &Standing) -> Resu
     )
     .bind(next.unwrap_or(today))
     .bind(next.map_or_else(|| late_before(today), |_| i32::MAX))
-    .bind(IN_LINE)
-    .execute(&mut *connection)
-    .await?;
-    if (added.rows_affected() as i64) < IN_LINE {
+    .bind(IN_LINE);
+    connection.execute("SAVEPOINT line; SET LOCAL statement_timeout = '20s'").await?;
+    let added = match line.execute(&mut *connection).await {
+        Ok(added) => added.rows_affected() as i64,
+        // Tens of millions of hours came on one day, most of which were put in line when they came.
+        Err(error) if is_canceled(&error) => {
+            tracing::warn!(day = ?next, "some hours of a day stay without packs: it takes too long to find them");
+            connection.execute("ROLLBACK TO SAVEPOINT line").await?;
+            0
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if added < IN_LINE {
         sqlx::query(
             "UPDATE series.pack_progress SET ended_before = coalesce($1, ended_before), has_late = has_late OR $1 IS NULL",
         )
@@ -115,6 +127,11 @@ async fn put_in_line(connection: &mut PgConnection, standing: &Standing) -> Resu
         .await?;
     }
     Ok(true)
+}
+
+fn is_canceled(error: &sqlx::Error) -> bool {
+    const CANCELED: &str = "57014";
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == CANCELED)
 }
 
 async fn pack(connection: &mut PgConnection, groups: &[Group]) -> Result<(), SeriesError> {
@@ -140,7 +157,9 @@ pub(super) async fn each_hour(
         place > 0 && hour < ranges[place - 1].1
     };
     let mut unpacked: BTreeMap<i32, Vec<Group>> = BTreeMap::new();
-    for row in packs::rows(&mut *connection, channels, ranges, figures).await? {
+    // One after the other: decades of many channels are hundreds of megabytes.
+    let mut rows = packs::rows(&mut *connection, channels, ranges, figures);
+    while let Some(row) = rows.try_next().await? {
         if row.is_whole() {
             let hours = row.summaries().filter(|(hour, _)| is_within(*hour));
             hours.for_each(|(hour, summary)| add(row.group.channel, hour, &summary));
@@ -148,6 +167,7 @@ pub(super) async fn each_hour(
             unpacked.entry(row.group.channel).or_default().push(row.group);
         }
     }
+    drop(rows);
     for (channel, groups) in unpacked {
         let hours = columns::of_groups(&mut *connection, channel, &groups, figures).await?;
         let hours = hours.iter().filter(|(hour, _)| is_within(*hour));

@@ -5,6 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use chrono::NaiveDate;
+use futures::stream::BoxStream;
+use signalbox_database::is_lock_conflict;
 use signalbox_datapoint_log::ChunkPoint;
 use sqlx::{Executor, FromRow, PgConnection};
 
@@ -45,12 +47,13 @@ pub(super) fn late_before(day: NaiveDate) -> i32 {
     i32::try_from((day - NaiveDate::default()).num_days() - 1).unwrap_or(i32::MIN)
 }
 
-/// Lets the packs follow the fold that starts at `progress`; returns before which day of the log all groups have been put in line. If
-/// another process has folded without them, all are thrown away and made again.
+/// Lets the packs follow the fold that starts at `progress` and ends at position `next`, on `day`; returns before which day of the log
+/// groups may be packed or in line. `None` if another process has folded without them: they are not read, thrown away in the background,
+/// and made again.
 pub(super) async fn keep_up(
     connection: &mut PgConnection,
     progress: &Progress,
-    next: i64,
+    (next, day): (i64, NaiveDate),
 ) -> Result<Option<NaiveDate>, SeriesError> {
     let kept: Option<Option<NaiveDate>> = sqlx::query_scalar(
         "UPDATE series.pack_progress SET position = $2 WHERE position = $1 RETURNING ended_before",
@@ -59,30 +62,51 @@ pub(super) async fn keep_up(
     .bind(next)
     .fetch_optional(&mut *connection)
     .await?;
-    if let Some(ended_before) = kept {
-        return Ok(ended_before);
+    let Some(ended_before) = kept else { return Ok(None) };
+    // Not before all groups of a day are in line: a day of many is put there in parts.
+    let packed_before = ended_before.max(Some(progress.day.min(day)));
+    if day < progress.day {
+        // A clock was set back: what may be packed of these days is no longer looked for.
+        let begun = packed_before.unwrap_or(day);
+        for table in ["packed_hours", "unpacked_hours"] {
+            let sql = format!("DELETE FROM series.{table} WHERE day >= $1 AND day < $2");
+            sqlx::query(&sql).bind(begun).bind(progress.day).execute(&mut *connection).await?;
+        }
     }
-    start_over(connection, next).await?;
-    Ok(None)
+    Ok(packed_before)
 }
 
-/// Throws all packs away; they are made again as for a log that is folded up to `position`.
-pub(super) async fn start_over(connection: &mut PgConnection, position: i64) -> Result<(), SeriesError> {
-    connection.execute("DELETE FROM series.packed_hours; DELETE FROM series.unpacked_hours").await?;
+/// Packs are not read any more, until they have been thrown away.
+pub(super) async fn give_up(connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    connection.execute("UPDATE series.pack_progress SET position = -1").await?;
+    Ok(())
+}
+
+/// Throws all packs away, which no query reads; they are made again as for a log that is folded up to `position`. False, and the
+/// transaction is of no use, while something else has the tables open: a dump, say.
+pub(super) async fn start_over(connection: &mut PgConnection, position: i64) -> Result<bool, SeriesError> {
+    // Millions of them take minutes to be deleted, while nothing is folded.
+    let emptied = connection
+        .execute("SET LOCAL lock_timeout = '250ms'; TRUNCATE series.packed_hours, series.unpacked_hours")
+        .await;
+    match emptied {
+        Err(error) if is_lock_conflict(&error) => return Ok(false),
+        emptied => emptied?,
+    };
     sqlx::query("UPDATE series.pack_progress SET position = $1, ended_before = NULL, has_late = false")
         .bind(position)
         .execute(connection)
         .await?;
-    Ok(())
+    Ok(true)
 }
 
 /// Drops the packs of the hours that `batch` changes, and puts them in line again. The others change all the time, and have none.
 pub(super) async fn forget(
     connection: &mut PgConnection,
     batch: &Batch,
-    ended_before: Option<NaiveDate>,
+    packed_before: NaiveDate,
 ) -> Result<(), SeriesError> {
-    let is_packed = |group: &Group| group.came_late() || ended_before.is_some_and(|ended| group.day < ended);
+    let is_packed = |group: &Group| group.came_late() || group.day < packed_before;
     let groups: BTreeSet<_> = batch.chunks.keys().copied().map(Group::of).filter(is_packed).collect();
     if groups.is_empty() {
         return Ok(());
@@ -97,22 +121,6 @@ pub(super) async fn forget(
     .bind(groups.iter().map(|group| group.channel).collect::<Vec<_>>())
     .bind(groups.iter().map(|group| group.number).collect::<Vec<_>>())
     .bind(groups.iter().map(|group| group.day).collect::<Vec<_>>())
-    .execute(connection)
-    .await?;
-    Ok(())
-}
-
-/// Drops the packs of a day of the log whose roll-ups have been made again, and puts them in line.
-pub(super) async fn forget_day(connection: &mut PgConnection, day: NaiveDate) -> Result<(), SeriesError> {
-    sqlx::query("DELETE FROM series.packed_hours WHERE day = $1").bind(day).execute(&mut *connection).await?;
-    sqlx::query(
-        "INSERT INTO series.unpacked_hours (channel, number, day)
-         SELECT r.channel, r.number, r.day FROM series.rollups r CROSS JOIN series.pack_progress k
-          WHERE r.day = $1 AND r.span = 24 AND (r.number < $2 OR r.day < k.ended_before)
-             ON CONFLICT DO NOTHING",
-    )
-    .bind(day)
-    .bind(late_before(day))
     .execute(connection)
     .await?;
     Ok(())
@@ -267,15 +275,15 @@ fn days(ranges: &[(i32, i32)]) -> Vec<(i32, i32)> {
 
 /// The groups of `channels` that have hours in `ranges`, which are in order. A pack counts only beside the roll-up of its day: the release
 /// before moves roll-ups whose values are gone, and leaves their packs.
-pub(super) async fn rows(
-    connection: &mut PgConnection,
+pub(super) fn rows<'c>(
+    connection: &'c mut PgConnection,
     channels: &[i32],
     ranges: &[(i32, i32)],
     figures: Figures,
-) -> Result<Vec<Row>, sqlx::Error> {
+) -> BoxStream<'c, Result<Row, sqlx::Error>> {
     let (firsts, ends): (Vec<i32>, Vec<i32>) = days(ranges).into_iter().unzip();
     let are = |some| figures == Figures::All || figures == some;
-    sqlx::query_as(
+    let query = sqlx::query_as(
         "SELECT r.channel, r.number, r.day, p.hours, p.sums, p.extremes, p.ends
            FROM unnest($1::int[]) AS c (channel)
           CROSS JOIN unnest($2::int[], $3::int[]) AS w (first, ending)
@@ -287,15 +295,10 @@ pub(super) async fn rows(
                    CASE WHEN $5::bool THEN k.extremes END AS extremes, CASE WHEN $6::bool THEN k.ends END AS ends
               FROM series.packed_hours k
              WHERE k.channel = r.channel AND k.number = r.number AND k.day = r.day OFFSET 0) AS p ON true",
-    )
-    .bind(channels)
-    .bind(firsts)
-    .bind(ends)
-    .bind(are(Figures::Sums))
-    .bind(are(Figures::Extremes))
-    .bind(are(Figures::Ends))
-    .fetch_all(connection)
-    .await
+    );
+    let query = query.bind(channels.to_vec()).bind(firsts).bind(ends);
+    let query = query.bind(are(Figures::Sums)).bind(are(Figures::Extremes)).bind(are(Figures::Ends));
+    query.fetch(connection)
 }
 
 #[cfg(test)]

@@ -205,7 +205,7 @@ pub(super) async fn keep_up(
         return Ok(());
     }
     if schema == "series" {
-        packs::start_over(&mut *connection, progress.position).await?;
+        packs::give_up(&mut *connection).await?;
     }
     let statements = format!(
         "DELETE FROM {schema}.rollups;
@@ -261,7 +261,6 @@ pub(super) async fn fill(pool: &PgPool) -> Result<bool, SeriesError> {
         let rollups = of_channel(&mut transaction, channel, day).await?;
         upsert(&mut transaction, "series", &rollups).await?;
     }
-    packs::forget_day(&mut transaction, day).await?;
     sqlx::query("DELETE FROM series.unrolled_days WHERE day = $1")
         .bind(day)
         .execute(&mut *transaction)

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use chrono::TimeDelta;
+use chrono::{DateTime, NaiveDate, TimeDelta};
 use rand::{Rng, SeedableRng, rngs::StdRng};
 use signalbox_datapoint_log::micros;
 use signalbox_projections::monitoring::series::{
     Bucket, BucketWindow, Figures, FoldStep, buckets, drop_old_days, rebuild_series,
 };
 
-use super::{Log, points};
+use super::{HOUR, Log, points};
 use crate::world::at;
 
 #[tokio::test]
@@ -122,11 +122,16 @@ async fn hours_that_change_no_more_are_packed_until_they_change() {
         sqlx::query(wrong).execute(&pool).await.unwrap();
     }
     log.append(points(random, micros(log.clock.now()))).await;
+    // A dump has the tables open.
+    let mut dump = signalbox_database::begin(&pool, "BEGIN").await.unwrap();
+    sqlx::query("LOCK TABLE series.packed_hours IN ACCESS SHARE MODE").execute(&mut *dump).await.unwrap();
     log.fold().await;
-    assert_eq!(packs().await, 0, "they may be wrong");
-    log.check_buckets(random).await;
+    check_hours(&log).await;
+    assert!(!log.folder.pack().await.unwrap());
+    dump.rollback().await.unwrap();
     log.pack().await;
-    assert!(packs().await >= all && missing().await == 0);
+    let wrong = "SELECT count(*) FROM series.packed_hours WHERE hours = 0";
+    assert!(packs().await >= all && missing().await == 0 && count(wrong).await == 0);
     let damaged =
         "UPDATE series.packed_hours SET sums = substr(sums, 2), extremes = '', ends = substr(ends, 1, 3)";
     sqlx::query(damaged).execute(&pool).await.unwrap();
@@ -160,6 +165,121 @@ async fn hours_that_change_no_more_are_packed_until_they_change() {
         .unwrap();
     let kept = "SELECT count(*) FROM series.packed_hours p JOIN ops.kept_rollups k USING (channel, day)";
     assert!(count("SELECT count(*) FROM ops.kept_rollups").await > 0 && count(kept).await == 0);
+}
+
+/// Each hour has as many points as are known.
+async fn check_hours(log: &Log) {
+    let window = BucketWindow {
+        channels: (1..5).collect(),
+        from: DateTime::UNIX_EPOCH,
+        to: log.clock.now() + TimeDelta::days(100),
+        step: TimeDelta::hours(1),
+        figures: Figures::Sums,
+    };
+    let mut expected: BTreeMap<(i32, i64), i64> = BTreeMap::new();
+    for point in &log.known {
+        *expected.entry((point.channel, point.point.time.div_euclid(HOUR))).or_default() += 1;
+    }
+    let found = buckets(&log.pool, &window).await.unwrap();
+    let counts = found.iter().flat_map(|(channel, buckets)| {
+        buckets.iter().map(|bucket| ((*channel, micros(bucket.start) / HOUR), bucket.summary.count()))
+    });
+    assert_eq!(counts.collect::<BTreeMap<_, _>>(), expected);
+}
+
+/// A day of the log with so many hours that they are put in line in parts.
+#[tokio::test]
+async fn packs_of_a_day_that_is_partly_in_line_change_with_it() {
+    let random = &mut StdRng::seed_from_u64(44);
+    let mut log = Log::new().await;
+    log.append(points(random, micros(log.clock.now()))).await;
+    log.fold().await;
+    let pool = log.pool.clone();
+    let others = "INSERT INTO series.rollups SELECT g, 24, number, day, count, sum, sum_low, min, max, first_time, first_value,
+            first_position, first_index, last_time, last_value, last_position, last_index
+       FROM (SELECT * FROM series.rollups WHERE span = 24 ORDER BY number DESC LIMIT 1) AS r, generate_series(100, 60000) AS g";
+    sqlx::query(others).execute(&pool).await.unwrap();
+    log.clock.advance(TimeDelta::days(1));
+    log.append(points(random, micros(log.clock.now()))).await;
+    log.fold().await;
+    let unfinished = "SELECT ended_before IS NULL FROM series.pack_progress";
+    // Of the hours that did not come late.
+    let packed =
+        "SELECT count(*) FROM series.packed_hours WHERE day = $1 AND number >= $1 - DATE '1970-01-01' - 1";
+    let is_packed = async || -> bool {
+        let packed = sqlx::query_scalar::<_, i64>(packed).bind(at(0).date_naive());
+        packed.fetch_one(&pool).await.unwrap() > 0
+    };
+    while !is_packed().await {
+        assert!(log.folder.pack().await.unwrap());
+    }
+    assert!(sqlx::query_scalar::<_, bool>(unfinished).fetch_one(&pool).await.unwrap());
+    while log.known.iter().any(|point| point.day == at(0).date_naive()) {
+        let place = log.known.iter().position(|point| point.day == at(0).date_naive()).unwrap();
+        log.delete(place).await;
+        log.fold().await;
+        check_hours(&log).await;
+    }
+}
+
+/// Of a day with tens of millions of hours, a statement finds none in time.
+#[tokio::test]
+async fn a_day_that_cannot_be_put_in_line_in_time_holds_up_no_other() {
+    let random = &mut StdRng::seed_from_u64(46);
+    let mut log = Log::new().await;
+    for _ in 0..3 {
+        log.append(points(random, micros(log.clock.now()))).await;
+        log.clock.advance(TimeDelta::days(1));
+    }
+    log.append(points(random, micros(log.clock.now()))).await;
+    log.fold().await;
+    let late = "CREATE FUNCTION public.takes_too_long() RETURNS trigger LANGUAGE plpgsql AS $$
+                BEGIN RAISE EXCEPTION 'canceling statement due to statement timeout' USING ERRCODE = '57014'; END $$";
+    sqlx::query(late).execute(&log.pool).await.unwrap();
+    let trigger = format!(
+        "CREATE TRIGGER too_long BEFORE INSERT ON series.unpacked_hours FOR EACH ROW WHEN (NEW.day = '{}')
+            EXECUTE FUNCTION public.takes_too_long()",
+        at(0).date_naive()
+    );
+    sqlx::query(&trigger).execute(&log.pool).await.unwrap();
+    log.pack().await;
+    let days: Vec<NaiveDate> =
+        sqlx::query_scalar("SELECT DISTINCT day FROM series.packed_hours ORDER BY day")
+            .fetch_all(&log.pool)
+            .await
+            .unwrap();
+    let expected = [1, 2].map(|day| at(0).date_naive() + TimeDelta::days(day));
+    assert!(days.starts_with(&expected), "{days:?}");
+    check_hours(&log).await;
+}
+
+/// Values arrive on a day anew that had ended.
+#[tokio::test]
+async fn packs_of_a_day_change_with_it_after_a_clock_is_set_back_to_it() {
+    let random = &mut StdRng::seed_from_u64(45);
+    let mut log = Log::new().await;
+    log.append(points(random, micros(log.clock.now()))).await;
+    log.clock.advance(TimeDelta::days(2));
+    log.append(points(random, micros(log.clock.now()))).await;
+    log.fold().await;
+    // In line, and packed.
+    for _ in 0..2 {
+        assert!(log.folder.pack().await.unwrap());
+    }
+    sqlx::query("UPDATE series.pack_progress SET ended_before = NULL").execute(&log.pool).await.unwrap();
+    log.clock.advance(TimeDelta::days(-2));
+    for _ in 0..5 {
+        log.append(points(random, micros(log.clock.now()))).await;
+        log.fold().await;
+        check_hours(&log).await;
+        log.pack().await;
+    }
+    check_hours(&log).await;
+    log.clock.advance(TimeDelta::days(2));
+    log.append(points(random, micros(log.clock.now()))).await;
+    log.fold().await;
+    log.pack().await;
+    check_hours(&log).await;
 }
 
 #[tokio::test]
