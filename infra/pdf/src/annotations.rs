@@ -20,11 +20,12 @@ const TEXT_FIELD: c_int = 6;
 const HIDDEN: c_int = 1 << 1;
 const NO_VIEW: c_int = 1 << 5;
 const PASSWORD: c_int = 1 << 13;
-/// Annotations of a page, and letters of one of them, at most.
+/// Annotations of a page, and letters of one of them and of all, at most. Many may have one long text in common, which takes a small file.
 const MAX_ANNOTATIONS: c_int = 20_000;
 const MAX_UNITS: usize = 1 << 20;
-/// Options of a field that are looked at.
-const MAX_OPTIONS: c_int = 10_000;
+const MAX_UNITS_OF_PAGE: usize = 1 << 22;
+/// Options of the fields of a page that are looked at.
+const MAX_OPTIONS: c_int = 100_000;
 
 /// A field of a form, and where it is.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,7 +63,8 @@ pub(crate) fn read(
     frame: Frame,
     form: &Form<'_>,
 ) -> Annotations {
-    let mut found = Annotations::default();
+    let (mut found, mut rest) =
+        (Annotations::default(), Rest { units: MAX_UNITS_OF_PAGE, options: MAX_OPTIONS });
     for index in others_than_links(calls, page) {
         // SAFETY: the page is open; the annotation is closed below.
         let handle: *mut c_void = unsafe { calls.FPDFPage_GetAnnot(page.cast(), index) }.cast();
@@ -70,7 +72,7 @@ pub(crate) fn read(
             continue;
         }
         let annotation = Annotation { calls, handle };
-        annotation.read_into(&mut found, frame, form);
+        annotation.read_into(&mut found, frame, form, &mut rest);
         // SAFETY: closed once.
         unsafe { calls.FPDFPage_CloseAnnot(handle.cast()) };
     }
@@ -96,6 +98,12 @@ fn others_than_links(calls: &dyn PdfiumLibraryBindings, page: *mut c_void) -> Ve
     others
 }
 
+/// How much of a page may still be read.
+struct Rest {
+    units: usize,
+    options: c_int,
+}
+
 /// An open annotation.
 struct Annotation<'a> {
     calls: &'a dyn PdfiumLibraryBindings,
@@ -103,7 +111,7 @@ struct Annotation<'a> {
 }
 
 impl Annotation<'_> {
-    fn read_into(&self, found: &mut Annotations, frame: Frame, form: &Form<'_>) {
+    fn read_into(&self, found: &mut Annotations, frame: Frame, form: &Form<'_>, rest: &mut Rest) {
         // SAFETY: the annotation is open.
         let (kind, flags) = unsafe {
             (
@@ -116,24 +124,24 @@ impl Annotation<'_> {
         }
         found.are_visible = true;
         if kind == WIDGET {
-            found.fields.extend(self.field(frame, form));
+            found.fields.extend(self.field(frame, form, rest));
             return;
         }
-        let contents = self.string("Contents");
+        let contents = self.string("Contents", rest);
         if !contents.is_empty() {
             found.notes.push(contents);
         }
     }
 
     /// A string or name of the annotation; empty if absent.
-    fn string(&self, key: &str) -> String {
-        text(|buffer, bytes| {
+    fn string(&self, key: &str, rest: &mut Rest) -> String {
+        text(rest, |buffer, bytes| {
             // SAFETY: the annotation is open; the buffer is as long as said.
             unsafe { self.calls.FPDFAnnot_GetStringValue(self.handle.cast(), key, buffer.cast(), bytes) }
         })
     }
 
-    fn field(&self, frame: Frame, form: &Form<'_>) -> Option<Field> {
+    fn field(&self, frame: Frame, form: &Form<'_>, rest: &mut Rest) -> Option<Field> {
         let form = form.handle()?;
         // SAFETY: form and annotation are open; the rectangle, whose type has no public name, is plain floats.
         let (kind, flags, area) = unsafe {
@@ -149,24 +157,24 @@ impl Annotation<'_> {
         let value = match kind {
             CHECK_BOX | RADIO_BUTTON => {
                 // The appearance state shown now; a box without an appearance has only the value.
-                let shown = self.string("AS");
+                let shown = self.string("AS", rest);
                 let is_box = kind == CHECK_BOX;
-                let state = if shown.is_empty() && is_box { self.string("V") } else { shown };
+                let state = if shown.is_empty() && is_box { self.string("V", rest) } else { shown };
                 FieldValue::Ticked(!matches!(state.as_str(), "" | "Off"))
             }
             TEXT_FIELD if flags & PASSWORD != 0 => return None,
             COMBO_BOX | LIST_BOX => {
-                let chosen = self.chosen(form);
-                FieldValue::Text(if chosen.is_empty() { self.value(form) } else { chosen.join(", ") })
+                let chosen = self.chosen(form, rest);
+                FieldValue::Text(if chosen.is_empty() { self.value(form, rest) } else { chosen.join(", ") })
             }
-            TEXT_FIELD => FieldValue::Text(self.value(form)),
+            TEXT_FIELD => FieldValue::Text(self.value(form, rest)),
             _ => return None,
         };
         Some(Field { area, value })
     }
 
-    fn value(&self, form: *mut c_void) -> String {
-        text(|buffer, bytes| {
+    fn value(&self, form: *mut c_void, rest: &mut Rest) -> String {
+        text(rest, |buffer, bytes| {
             // SAFETY: form and annotation are open; the buffer is as long as said.
             unsafe {
                 self.calls.FPDFAnnot_GetFormFieldValue(form.cast(), self.handle.cast(), buffer.cast(), bytes)
@@ -175,39 +183,50 @@ impl Annotation<'_> {
     }
 
     /// The labels of the options that are chosen, as a reader shows them: the value is what a form sends.
-    fn chosen(&self, form: *mut c_void) -> Vec<String> {
+    fn chosen(&self, form: *mut c_void, rest: &mut Rest) -> Vec<String> {
         // SAFETY: form and annotation are open.
         let count = unsafe { self.calls.FPDFAnnot_GetOptionCount(form.cast(), self.handle.cast()) };
-        let is_chosen = |index: &c_int| {
+        let count = count.clamp(0, rest.options);
+        rest.options -= count;
+        let mut labels = Vec::new();
+        for index in 0..count {
             // SAFETY: as above; an option that is not there is not chosen.
-            unsafe { self.calls.FPDFAnnot_IsOptionSelected(form.cast(), self.handle.cast(), *index) != 0 }
-        };
-        let label = |index| {
-            text(|buffer, bytes| {
-                // SAFETY: as above; the buffer is as long as said.
-                unsafe {
-                    self.calls.FPDFAnnot_GetOptionLabel(
-                        form.cast(),
-                        self.handle.cast(),
-                        index,
-                        buffer.cast(),
-                        bytes,
-                    )
-                }
-            })
-        };
-        let labels = (0..count.clamp(0, MAX_OPTIONS)).filter(is_chosen).map(label);
-        labels.filter(|label| !label.is_empty()).collect()
+            let is_chosen =
+                unsafe { self.calls.FPDFAnnot_IsOptionSelected(form.cast(), self.handle.cast(), index) != 0 };
+            if is_chosen {
+                labels.push(self.label(form, index, rest));
+            }
+        }
+        labels.retain(|label| !label.is_empty());
+        labels
+    }
+
+    fn label(&self, form: *mut c_void, option: c_int, rest: &mut Rest) -> String {
+        text(rest, |buffer, bytes| {
+            // SAFETY: form and annotation are open; the buffer is as long as said.
+            unsafe {
+                self.calls.FPDFAnnot_GetOptionLabel(
+                    form.cast(),
+                    self.handle.cast(),
+                    option,
+                    buffer.cast(),
+                    bytes,
+                )
+            }
+        })
     }
 }
 
-/// The text that `call` writes into a buffer of UTF-16, given its length in bytes; `call` gives the length that it needs.
-fn text(call: impl Fn(*mut u16, c_ulong) -> c_ulong) -> String {
+/// The text that `call` writes into a buffer of UTF-16, given its length in bytes; `call` gives the length that it needs. Empty
+/// if it is longer than what may be read.
+fn text(rest: &mut Rest, call: impl Fn(*mut u16, c_ulong) -> c_ulong) -> String {
     let bytes = usize::try_from(call(std::ptr::null_mut(), 0)).unwrap_or(0);
-    let mut units = vec![0_u16; bytes.div_ceil(2).min(MAX_UNITS)];
-    if bytes <= 2 || bytes > 2 * units.len() {
+    let count = bytes.div_ceil(2);
+    if bytes <= 2 || count > MAX_UNITS.min(rest.units) {
         return String::new();
     }
+    rest.units -= count;
+    let mut units = vec![0_u16; count];
     call(units.as_mut_ptr(), bytes as c_ulong);
     let end = units.iter().position(|unit| *unit == 0).unwrap_or(units.len());
     String::from_utf16_lossy(&units[..end]).replace("\r\n", "\n").replace('\r', "\n").trim().to_owned()
@@ -268,6 +287,25 @@ mod tests {
         );
         let values: Vec<FieldValue> = found.fields.into_iter().map(|field| field.value).collect();
         assert_eq!(values, ["France", "x, z", "typed"].map(|text| FieldValue::Text(text.to_owned())));
+    }
+
+    #[test]
+    fn a_long_text_that_many_fields_have_in_common_is_not_read_for_each_of_them() {
+        let text = format!("({})", "letters ".repeat(75_000));
+        let field = "<</Type/Annot/Subtype/Widget/FT/Tx/T(a)/V 6 0 R/Rect[100 700 200 720]>>";
+        let numbers: String = (7..15).map(|number| format!("{number} 0 R ")).collect();
+        let file = pdf("", &numbers, &numbers, &[&[text.as_str()][..], &[field; 8]].concat());
+        let lengths = with_library(move |library| {
+            let document = library.open(file).unwrap();
+            let page = document.page(0).unwrap();
+            let length = |field: &Field| match &field.value {
+                FieldValue::Text(text) => text.len(),
+                FieldValue::Ticked(_) => 0,
+            };
+            page.annotations().fields.iter().map(length).collect::<Vec<_>>()
+        });
+        let whole = lengths.iter().filter(|length| **length == 599_999).count();
+        assert_eq!((lengths.len(), whole, lengths.iter().sum::<usize>()), (8, 6, 6 * 599_999));
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Values of form fields become words of their page, where the page does not show them already.
 
+use std::collections::HashSet;
+
 use signalbox_pdf::{Area, Field, FieldValue, Style, Word};
 
 const TICKED: &str = "☒";
@@ -11,9 +13,12 @@ const SIZE: f32 = 10.0;
 const LETTER: f32 = 0.5;
 const LEADING: f32 = 1.2;
 
-/// Adds the values of `fields` to the words that a page shows.
-pub(super) fn add(fields: &[Field], words: &mut Vec<Word>) {
+/// Adds the values of `fields` to the words that a page shows, as long as these are not more than `most`.
+pub(super) fn add(fields: &[Field], words: &mut Vec<Word>, most: usize) {
     for field in fields {
+        if words.len() > most {
+            return;
+        }
         match &field.value {
             FieldValue::Ticked(ticked) => {
                 // A box shows a mark of its font: a cross, a check, a bullet.
@@ -23,14 +28,14 @@ pub(super) fn add(fields: &[Field], words: &mut Vec<Word>) {
             FieldValue::Text(value) => {
                 let letters =
                     |text: &str| text.chars().filter(|letter| !letter.is_whitespace()).collect::<String>();
-                let shown: String = words
+                let inside: Vec<&str> = words
                     .iter()
                     .filter(|word| is_inside(word, field.area))
-                    .map(|word| letters(&word.text))
+                    .map(|word| word.text.as_str())
                     .collect();
-                let is_whole = value
-                    .split_whitespace()
-                    .all(|one| words.iter().any(|word| is_inside(word, field.area) && word.text == one));
+                let shown: String = inside.iter().map(|text| letters(text)).collect();
+                let inside: HashSet<&str> = inside.into_iter().collect();
+                let is_whole = value.split_whitespace().all(|one| inside.contains(one));
                 // A value may be shown letter by letter, each in a box of its own.
                 if !is_whole && shown == letters(value) {
                     words.retain(|word| !is_inside(word, field.area));
@@ -121,7 +126,7 @@ mod tests {
             (FieldValue::Ticked(false), &[], &["☐"]),
         ] {
             let mut words = shown(before);
-            add(&[Field { area: AREA, value }], &mut words);
+            add(&[Field { area: AREA, value }], &mut words, 9);
             assert_eq!(words.iter().map(|word| word.text.as_str()).collect::<Vec<_>>(), after);
         }
     }
@@ -129,7 +134,18 @@ mod tests {
     #[test]
     fn a_mark_is_as_large_as_its_box() {
         let mut words = Vec::new();
-        add(&[Field { area: AREA, value: FieldValue::Ticked(true) }], &mut words);
+        add(&[Field { area: AREA, value: FieldValue::Ticked(true) }], &mut words, 9);
         assert_eq!(words[0].area, Area { right: 114.0, ..AREA });
+    }
+
+    #[test]
+    fn values_are_added_until_a_page_has_too_many_words() {
+        let field = Field { area: AREA, value: FieldValue::Text("one two".to_owned()) };
+        let elsewhere = |nth: f32| Area { top: 100.0 + 20.0 * nth, bottom: 114.0 + 20.0 * nth, ..AREA };
+        let fields: Vec<Field> =
+            (0..9_u8).map(|nth| Field { area: elsewhere(f32::from(nth)), ..field.clone() }).collect();
+        let mut words = Vec::new();
+        add(&fields, &mut words, 5);
+        assert_eq!(words.len(), 6, "one more says that some are left out");
     }
 }

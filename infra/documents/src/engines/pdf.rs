@@ -128,10 +128,10 @@ struct PageReading {
 
 fn content(page: &Page<'_>, index: usize, may_recognise: bool) -> Result<PageReading, Failure> {
     let mut words = page.words()?;
+    let annotations = page.annotations();
+    fields::add(&annotations.fields, &mut words, MAX_WORDS);
     let is_cut = words.len() > MAX_WORDS;
     words.truncate(MAX_WORDS);
-    let annotations = page.annotations();
-    fields::add(&annotations.fields, &mut words);
     let beside = take_beside(&mut words, page.width(), page.height());
     let objects = page.objects();
     let letters: usize = words.iter().map(readable_letters).sum();
