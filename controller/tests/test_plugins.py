@@ -17,6 +17,7 @@ from signalbox_plugins import (
     ChannelDescriptor,
     ChannelDirection,
     ConversionSpec,
+    Delivery,
     DevicePlugin,
     Field,
     PluginConfigError,
@@ -25,6 +26,7 @@ from signalbox_plugins import (
     PluginMeta,
     PluginState,
     PluginStateError,
+    Reading,
     SimulationSpec,
     SyncDevicePlugin,
 )
@@ -284,6 +286,22 @@ class PluginTest(unittest.IsolatedAsyncioTestCase):
 class DescribeTest(unittest.TestCase):
     def test_an_abstract_plugin_is_no_plugin(self) -> None:
         self.assertRaises(TypeError, DevicePlugin)
+
+
+class PushTest(unittest.IsolatedAsyncioTestCase):
+    async def test_a_device_that_sends_faster_than_the_disk_writes_is_given_up_although_it_sends_on(self) -> None:
+        plugin = MqttPlugin()
+        delivery = Delivery((Reading("a", 1.0),))
+        for _ in range(150_000):
+            plugin.deliver(delivery)
+        self.assertLessEqual(plugin._deliveries.qsize(), 100_001)
+        taken = 0
+        with self.assertRaises(PluginConnectionError):
+            while taken < 300_000:
+                taken += len(await plugin.next_deliveries(500))
+                for _ in range(500):
+                    plugin.deliver(delivery)
+        self.assertEqual(taken, 100_000)
 
 
 class RequirementsTest(unittest.TestCase):

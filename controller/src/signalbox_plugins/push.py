@@ -69,6 +69,7 @@ class PushPlugin(DevicePlugin):
         self.ledger = Ledger()
         self._deliveries: asyncio.Queue[Delivery | Exception] = asyncio.Queue()
         self._waiting = 0
+        self._is_lost = False
 
     # Implemented by plugins.
 
@@ -78,7 +79,10 @@ class PushPlugin(DevicePlugin):
     # Used by plugins, in the thread of the event loop.
 
     def deliver(self, delivery: Delivery) -> None:
-        """Queues readings for the buffer."""
+        """Queues readings for the buffer. After a failure none is taken: a device that sends on would keep its
+        connection, and fill the memory while the buffer is full."""
+        if self._is_lost:
+            return
         if self._waiting >= _MOST_WAITING:
             self.fail(PluginConnectionError(self.meta.id, "values arrive faster than the disk writes them"))
             return
@@ -86,8 +90,10 @@ class PushPlugin(DevicePlugin):
         self._deliveries.put_nowait(delivery)
 
     def fail(self, error: Exception) -> None:
-        """Reports that the device is lost, after the deliveries before it."""
-        self._deliveries.put_nowait(error)
+        """Reports that the device is lost, after the deliveries before it; the first reason counts."""
+        if not self._is_lost:
+            self._is_lost = True
+            self._deliveries.put_nowait(error)
 
     # Used by hosts.
 
@@ -115,7 +121,7 @@ class PushPlugin(DevicePlugin):
     async def connect(self) -> None:
         """Connects, and drops deliveries of the connection before: their sender repeats them."""
         self._deliveries = asyncio.Queue()
-        self._waiting = 0
+        self._waiting, self._is_lost = 0, False
         await super().connect()
 
     async def _do_read(self, channel_id: str) -> ChannelValue | None:
