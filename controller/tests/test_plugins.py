@@ -175,6 +175,11 @@ class ConfigTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "unit: is required"):
             Config.model_validate({})
 
+    def test_passwords_are_not_printed(self) -> None:
+        printed = repr(MqttPlugin.config_schema(host="broker", password="secret"))
+        self.assertIn("host='broker'", printed)
+        self.assertNotIn("secret", printed)
+
     def test_the_schema_says_what_is_allowed(self) -> None:
         schema = Config.model_json_schema()
         properties = schema["properties"]
@@ -283,11 +288,6 @@ class PluginTest(unittest.IsolatedAsyncioTestCase):
             valve().configure({"poll_interval_ms": 5})
 
 
-class DescribeTest(unittest.TestCase):
-    def test_an_abstract_plugin_is_no_plugin(self) -> None:
-        self.assertRaises(TypeError, DevicePlugin)
-
-
 class PushTest(unittest.IsolatedAsyncioTestCase):
     async def test_a_device_that_sends_faster_than_the_disk_writes_is_given_up_although_it_sends_on(self) -> None:
         plugin = MqttPlugin()
@@ -302,6 +302,11 @@ class PushTest(unittest.IsolatedAsyncioTestCase):
                 for _ in range(500):
                     plugin.deliver(delivery)
         self.assertEqual(taken, 100_000)
+
+
+class DescribeTest(unittest.TestCase):
+    def test_an_abstract_plugin_is_no_plugin(self) -> None:
+        self.assertRaises(TypeError, DevicePlugin)
 
 
 class RequirementsTest(unittest.TestCase):

@@ -133,12 +133,21 @@ class Model:
         return {**schema, "required": required} if required else schema
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{k}={getattr(self, k)!r}' for k in self._fields)})"
+        """All fields, but for passwords: a plugin may print its configuration to the log."""
+        shown = (
+            f"{name}={'***' if _is_secret(info) else repr(getattr(self, name))}"
+            for name, (_, info) in self._fields.items()
+        )
+        return f"{type(self).__name__}({', '.join(shown)})"
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.__dict__ == other.__dict__
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _is_secret(info: FieldInfo) -> bool:
+    return bool(info.extra.get("format") == "password" or info.extra.get("writeOnly"))
 
 
 def _resolve(cls: type, annotation: Any) -> Any:
