@@ -11,9 +11,11 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 import zipfile
 from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -24,7 +26,7 @@ from signalbox_controller.backoff import Backoff
 from signalbox_controller.claimant import Claimant
 from signalbox_controller.host import Host
 from signalbox_controller.running import Running
-from signalbox_controller.service import Channel, Instance, Latest, Package, Service
+from signalbox_controller.service import Away, Channel, Instance, Latest, Package, Refused, Service
 from signalbox_controller.settings import Settings, SettingsError, read
 
 
@@ -203,11 +205,58 @@ class PackagesTest(InFolder):
         self.assertRaises(PackageError, unpack, bytes(damaged), self.folder)
 
 
+class AnsweringInItsPlace(BaseHTTPRequestHandler):
+    """A proxy that answers for Signalbox."""
+
+    status, page = 200, b"<html>We are back soon.</html>"
+
+    def _answer(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(self.status)
+        self.send_header("Content-Length", str(len(self.page)))
+        self.end_headers()
+        self.wfile.write(self.page)
+
+    do_GET = do_POST = _answer  # noqa: N815
+
+    def log_message(self, *_: Any) -> None:
+        """Nothing is logged."""
+
+
+class ServiceTest(InFolder):
+    def service(self, status: int, page: bytes) -> Service:
+        handler = type("Handler", (AnsweringInItsPlace,), {"status": status, "page": page})
+        server = HTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        return Service(f"http://127.0.0.1:{server.server_address[1]}", "t", 10)
+
+    def test_an_answer_of_others_ends_nothing_and_loses_no_value(self) -> None:
+        buffer = self.buffer()
+        buffer.add(values(1))
+        batch = buffer.next(10)
+        assert batch is not None
+        page = AnsweringInItsPlace.page
+        answers = ((200, page), (200, b"[]"), (200, b"null"), (301, b""), (404, page), (405, b""), (502, page))
+        for status, said in answers:
+            with self.subTest(status=status, said=said):
+                service = self.service(status, said)
+                self.assertRaises(Away, service.send, batch)
+                if status != 404 and status != 405 and said != b"[]":
+                    for call in (service.instances, service.packages, service.latest):
+                        self.assertRaises(Away, call)
+        for status in (400, 413, 422):
+            self.assertRaises(Refused, self.service(status, b'{"detail": "no"}').send, batch)
+
+
 class SettingsTest(unittest.TestCase):
     def test_a_token_is_needed_and_addresses_are_checked(self) -> None:
         self.assertEqual(read([], {"SIGNALBOX_TOKEN": " t "}).token, "t")
         for arguments, environment in (
             ([], {}),
+            ([], {"SIGNALBOX_TOKEN": "t\nt"}),
+            ([], {"SIGNALBOX_TOKEN": "t\u00fc"}),
             (["--url", "x"], {"SIGNALBOX_TOKEN": "t"}),
             (["--poll", "0"], {"SIGNALBOX_TOKEN": "t"}),
         ):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import email.utils
+import functools
 import http.client
 import json
 import threading
 import urllib.parse
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from .buffer import Batch
 from .claimant import Claimant
@@ -17,6 +19,8 @@ from .claimant import Claimant
 _PAGE = 100
 _MOST_PAGES = 10
 _MAX_WHEEL = 50 << 20
+# Answers of Signalbox to values that it will never take. Others are not about the values.
+_ABOUT_VALUES = (400, 413, 415, 422)
 
 
 class Away(Exception):
@@ -74,6 +78,23 @@ class Latest:
     time: str
 
 
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+def _understood(call: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """A proxy may answer for Signalbox with a page about its maintenance, which counts as no answer."""
+
+    @functools.wraps(call)
+    def understood(*arguments: _Arguments.args, **named: _Arguments.kwargs) -> _Result:
+        try:
+            return call(*arguments, **named)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise Away(f"the answer is not one of Signalbox ({type(error).__name__}: {error})") from error
+
+    return understood
+
+
 class Service:
     """Calls block; each thread has a connection of its own, which is kept open."""
 
@@ -83,6 +104,7 @@ class Service:
         self._timeout = timeout
         self._connections = threading.local()
 
+    @_understood
     def instances(self) -> list[Instance]:
         """All enabled instances with their channels."""
         found: list[Instance] = []
@@ -93,6 +115,7 @@ class Service:
                 break
         return found
 
+    @_understood
     def claim(self, claimant: Claimant, instances: list[str]) -> set[str]:
         """Claims these instances, and no others any more, for half a minute; gives back those that it may run. Raises
         `Refused` with 409 when another controller runs under this name."""
@@ -100,6 +123,7 @@ class Service:
         body = json.dumps({**{key: name for key, name in names.items() if name}, "instances": instances}).encode()
         return set(json.loads(self._call("POST", "/api/v1/plugins/claims", body))["instances"])
 
+    @_understood
     def packages(self) -> list[Package]:
         """All uploaded packages."""
         answer = self._json("GET", "/api/v1/plugins/packages")
@@ -109,11 +133,13 @@ class Service:
         """The wheel of a package."""
         return self._call("GET", f"/api/v1/plugins/packages/{package.id}/wheel", most=_MAX_WHEEL)
 
+    @_understood
     def latest(self) -> tuple[dict[str, Latest], datetime]:
         """The newest value of every event, and the service's time."""
         answer = self._json("GET", "/api/v1/datapoints/latest")
         return {item["event_public_id"]: _latest(item) for item in answer}, self._connections.time
 
+    @_understood
     def since(self, event: str, time: datetime) -> list[Latest]:
         """The values of an event from `time` on, newest first, up to a limit."""
         found: list[Latest] = []
@@ -125,10 +151,17 @@ class Service:
                 break
         return found
 
+    @_understood
     def send(self, batch: Batch) -> list[str]:
         """Sends values; gives back why some were not taken, at most a few words each."""
         body = json.dumps({"datapoints": points(batch)}).encode()
-        answer = json.loads(self._call("POST", "/api/v1/datapoints/batch", body, {"Idempotency-Key": batch.key}))
+        try:
+            content = self._call("POST", "/api/v1/datapoints/batch", body, {"Idempotency-Key": batch.key})
+        except Refused as error:
+            if error.status in _ABOUT_VALUES:
+                raise
+            raise Away(str(error)) from error
+        answer = json.loads(content)
         return sorted({str(item["reason"]) for item in answer.get("rejected", [])})
 
     def report(self, instance: str, status: str, error: str | None) -> None:
@@ -168,6 +201,8 @@ class Service:
         if len(content) > most:
             self._forget()
             raise Refused(answer.status, "the answer is too long")
+        if 300 <= answer.status < 400:
+            raise Away(f"{answer.status}: it is at another address, {answer.getheader('Location')}")
         if answer.status >= 500 or answer.status in (401, 403, 408, 429):
             # Rights can be given again: what was measured is kept until then.
             raise Away(f"{answer.status} {_detail(content)}", _seconds(answer.getheader("Retry-After")))

@@ -68,6 +68,8 @@ def read(arguments: list[str], environment: dict[str, str] | None = None) -> Set
         raise SettingsError(
             "there is no API token: set SIGNALBOX_TOKEN or --token-file (make one with POST /api/v1/tokens)"
         )
+    if not all("!" <= letter <= "~" for letter in token.strip()):
+        raise SettingsError("the API token holds a sign that no token has, such as a space or a second line")
     if not given.url.startswith(("http://", "https://")):
         raise SettingsError("--url must begin with http:// or https://")
     if (
