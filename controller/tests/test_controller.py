@@ -264,7 +264,7 @@ class SettingsTest(unittest.TestCase):
 
 
 PLUGIN = """
-import os, sys
+import os, sys, time
 from signalbox_plugins import ChannelDescriptor, ChannelDirection, DevicePlugin, PluginMeta
 
 class Plugin(DevicePlugin):
@@ -283,6 +283,8 @@ class Plugin(DevicePlugin):
     async def _do_write(self, channel_id, value):
         if value == 66:
             os._exit(3)
+        if value == 55:
+            time.sleep(8)
         with open(FILE, "a") as file:
             file.write(f"{value}\\n")
 """
@@ -363,6 +365,14 @@ class RunningTest(unittest.IsolatedAsyncioTestCase):
         assert process is not None
         await self.running.stop(is_lost=True)
         self.assertEqual((self.orders(), process.returncode), (["7.0"], 0))
+
+    async def test_a_plugin_that_blocks_its_process_is_an_error_until_it_continues(self) -> None:
+        with patch("signalbox_controller.running._SILENT_SECONDS", 4.0):
+            await self.until(lambda: self.running.status == "connected")
+            self.order(55, 1)
+            await self.until(lambda: self.running.status == "error")
+            self.assertIn("blocks its process", self.running.error or "")
+            await self.until(lambda: self.running.status == "connected")
 
     async def test_a_plugin_that_crashes_is_an_error_and_runs_again(self) -> None:
         await self.until(lambda: len(self.buffer))

@@ -2,10 +2,11 @@
 
 A plugin that hangs, crashes or brings modules that clash with another's harms its own instance alone. The controller
 sends it lines of JSON: first the instance (`instance`, `plugin`, `folder`, `config`) and the destination of values
-(`events` by channel, `buffer`), then `{"write": {channel: value}}`. It writes values to the buffer before it reports them, and
-answers with `{"status": …, "error": …}` and `{"kept": number of values}`. When its input ends, also because
-the controller was killed, it brings its outputs into their safe state and ends. After `{"release": true}` it ends and
-leaves the outputs as they are, since another controller writes them.
+(`events` by channel, `buffer`), then `{"write": {channel: value}}`. It writes values to the buffer before it reports
+them, and answers with `{"status": …, "error": …}` and `{"kept": number of values}`; `{"alive": true}` says that no call
+of the plugin blocks it. When its input ends, also because the controller was killed, it brings its outputs into their
+safe state and ends. After `{"release": true}` it ends and leaves the outputs as they are, since another controller
+writes them.
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ _SHOWN_GAP = timedelta(hours=1)
 # So that the message stays within the bound of the service.
 _MOST_GAPS = 5
 # Shorter gaps are not reported: values are about as far apart.
+_ALIVE_SECONDS = 2.0
+# After so long, values are written again that an output did not take.
+_WRITE_AGAIN_SECONDS = 5.0
+# Outputs whose refusals are shown.
+_MOST_REFUSED = 5
 _LEAST_GAP = timedelta(seconds=1)
 
 
@@ -73,9 +79,11 @@ class Host:
                 if not is_released:
                     self._requested.update(message["write"])
                     self._changed.set()
+        alive = asyncio.create_task(self._be_alive())
         finally:
             live.cancel()
-            await asyncio.gather(live, return_exceptions=True)
+            alive.cancel()
+            await asyncio.gather(live, alive, return_exceptions=True)
             if self._plugin is not None:
                 await (self._plugin.release() if is_released else self._plugin.disconnect())
 
@@ -260,6 +268,11 @@ class Host:
 
     def _note_gap(self, plugin: DevicePlugin) -> None:
         """Records the time without a connection, for the status; on disk, since the next process shows it, too."""
+    async def _be_alive(self) -> None:
+        while True:
+            await asyncio.sleep(_ALIVE_SECONDS)
+            self._send(alive=True)
+
         gaps = [(_time(begun), _time(ended)) for begun, ended in json.loads(self._ledger.recall("gaps") or "[]")]
         last, now = self._ledger.recall("connected"), datetime.now(UTC)
         if last is not None and not plugin.is_demo_mode and not plugin.keeps_values:

@@ -20,6 +20,8 @@ _LOG = logging.getLogger("signalbox.controller")
 _LONGEST_LINE = 8 << 20
 _STOP_SECONDS = 10.0
 _MAX_DELAY = 60.0
+# A process that says nothing for so long is blocked.
+_SILENT_SECONDS = 30.0
 
 
 class Running:
@@ -36,6 +38,8 @@ class Running:
         self.changed = asyncio.Event()
         self._settings = settings
         self._arrived = arrived
+        # The newest status that the process has said.
+        self._said: tuple[str, str | None] | None = None
         self._obeyed: dict[str, tuple[float, datetime]] = {}
         self._process: asyncio.subprocess.Process | None = None
         self._task = asyncio.create_task(self._run())
@@ -97,11 +101,22 @@ class Running:
         try:
             self._say(self._first())
             self._obeyed.clear()
-            while line := await process.stdout.readline():
+            self._said = None
+            while line := await self._line(process.stdout):
                 self._hear(json.loads(line))
             return await process.wait()
         finally:
             await _end(process)
+
+    async def _line(self, output: asyncio.StreamReader) -> bytes:
+        """The next line of the process, whose silence is noted."""
+        while True:
+            try:
+                async with asyncio.timeout(_SILENT_SECONDS):
+                    return await output.readline()
+            except TimeoutError:
+                why = f"the plugin has not answered for {_SILENT_SECONDS:.0f} s: one of its calls blocks its process"
+                self._note("error", why)
 
     def _first(self) -> dict[str, Any]:
         """The command line of the process."""
@@ -123,9 +138,12 @@ class Running:
 
     def _hear(self, message: dict[str, Any]) -> None:
         if "status" in message:
-            self._note(message["status"], message["error"])
-            return
-        self._arrived()
+            self._said = (message["status"], message["error"])
+        if self._said is not None:
+            # Also after its silence was noted.
+            self._note(*self._said)
+        if "kept" in message:
+            self._arrived()
 
     def _note(self, status: str, error: str | None) -> None:
         if (status, error) != (self.status, self.error):
