@@ -25,6 +25,17 @@ _QUEUE = 50_000
 # The check whether nodes still exist.
 _SECONDS_PER_CHECK = 10
 _NODES_PER_REQUEST = 500
+# Nodes that are looked up at the same time, and how much longer each of them may take.
+_NODES_AT_ONCE = 20
+_SECONDS_PER_NODE = 0.05
+# Answers of a server that takes no value for a node, or not this one.
+_REFUSALS = (
+    "BadNotWritable",
+    "BadOutOfRange",
+    "BadTypeMismatch",
+    "BadUserAccessDenied",
+    "BadWriteNotSupported",
+)
 # A path that names something, or an id with one of its four kinds of identifiers.
 _NODE = "^(/+[^/\\s]|(.*;)?[isgb]=\\S)"
 
@@ -125,7 +136,7 @@ class OpcUaPlugin(PushPlugin):
             if config.username:
                 client.set_user(config.username)
                 client.set_password(config.password)
-            async with asyncio.timeout(3 * _TIMEOUT):
+            async with asyncio.timeout(3 * _TIMEOUT + len(config.nodes) * _SECONDS_PER_NODE):
                 if config.security != "None":
                     await self._secure(client)
                 await client.connect()
@@ -166,11 +177,17 @@ class OpcUaPlugin(PushPlugin):
         )
         # From here on values are queued: the first ones arrive before the answer to the subscription.
         events = aiter(subscription)
-        for signal in self.config.nodes:
-            try:
-                self._nodes[signal.channel] = await _find(client, signal.node)
-            except (ua.UaError, ValueError) as error:
-                self._missing[signal.channel] = f"{signal.node} was not found ({_why(error)})"
+        for at in range(0, len(self.config.nodes), _NODES_AT_ONCE):
+            page = self.config.nodes[at : at + _NODES_AT_ONCE]
+            # Not one after the other: over a slow network, thousands would never be found in time.
+            found = await asyncio.gather(*(_find(client, signal.node) for signal in page), return_exceptions=True)
+            for signal, node in zip(page, found, strict=True):
+                if isinstance(node, (ua.UaError, ValueError)):
+                    self._missing[signal.channel] = f"{signal.node} was not found ({_why(node)})"
+                elif isinstance(node, BaseException):
+                    raise node
+                else:
+                    self._nodes[signal.channel] = node
         channels: dict[Any, list[str]] = {}
         for channel, node in self._nodes.items():
             channels.setdefault(node.nodeid, []).append(channel)
