@@ -36,10 +36,10 @@ def device() -> ModbusDeviceContext:
 
 
 class SilentUnit(Proxy):
-    """Discards requests to the unit 9."""
+    """Discards requests to the units from 9 on."""
 
     def accepts(self, data: bytes) -> bool:
-        return data[6] != 9
+        return data[6] < 9
 
 
 class ModbusTest(DeviceTest):
@@ -99,6 +99,43 @@ class ModbusTest(DeviceTest):
         self.run_modbus(self.registers, port=proxy.port)
         await self.until(lambda: set(self.newest()) == {"speed", "other"} and "device 9" in (self.running.error or ""))
         self.assertIn("does not answer", self.running.error or "")
+
+    async def test_a_refused_command_does_not_stop_the_values(self) -> None:
+        await self.start_server()
+        proxy = SilentUnit(self.port)
+        await proxy.start()
+        self.addAsyncCleanup(proxy.stop)
+        flow = REGISTERS[1]
+        beyond = {"channel": "beyond", "address": 500, "writable": True}
+        gone = {**REGISTERS[0], "channel": "gone", "device_id": 9}
+        for odd, why in ((beyond, "does not have the address"), (gone, "does not answer a command to gone")):
+            with self.subTest(odd=odd["channel"]):
+                self.registers = [REGISTERS[0], flow, odd]
+                self.run_modbus(self.registers, port=proxy.port)
+                await self.until(lambda: self.running.status != "inactive")
+                self.order(odd["channel"], 1)
+                await self.until(lambda why=why: why in (self.running.error or ""))
+                self.order("flow", 2.5)
+                await self.until(lambda: self.newest().get("flow") == 2.5, 30)
+                known = len(self.values("speed"))
+                await self.until(lambda known=known: len(self.values("speed")) > known + 1, 30)
+                self.order("flow", 12.5)
+                await self.until(lambda: self.newest().get("flow") == 12.5, 30)
+                await self.running.stop()
+
+    async def test_many_silent_units_do_not_stop_the_others(self) -> None:
+        await self.start_server()
+        proxy = SilentUnit(self.port)
+        await proxy.start()
+        self.addAsyncCleanup(proxy.stop)
+        # Together they would take longer than a reading may.
+        gone = [{**REGISTERS[0], "channel": f"gone{unit}", "device_id": unit} for unit in (9, 10, 11, 12)]
+        other = {**REGISTERS[0], "channel": "other", "device_id": 2}
+        self.registers = [*gone, REGISTERS[0], other]
+        self.run_modbus(self.registers, port=proxy.port, timeout_ms=10_000)
+        await self.until(lambda: set(self.newest()) == {"speed", "other"} and "device 9" in (self.running.error or ""), 25)
+        known = len(self.values("other"))
+        await self.until(lambda: len(self.values("other")) > known + 1, 25)
 
     async def test_a_lost_device_is_an_error_and_is_read_again(self) -> None:
         await self.start_server()

@@ -22,28 +22,34 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from signalbox_plugins import Delivery, DevicePlugin, PluginInstanceConfig, PushPlugin
+from signalbox_plugins import (
+    CapabilityNotFoundError,
+    Delivery,
+    DevicePlugin,
+    PluginInstanceConfig,
+    PluginOutputError,
+    PushPlugin,
+)
 from signalbox_plugins.discovery import built_in_plugins, discover_plugins
 
 from .buffer import Buffer, Origin, Value
 from .ledger import InstanceLedger
 
 _LONGEST_LINE = 8 << 20
-_READ_LIMIT = 30.0
 # Values of one transaction, about.
 _MOST_AT_ONCE = 500
 _STATUS_SECONDS = 0.5
+_ALIVE_SECONDS = 2.0
+# After so long, values are written again that an output did not take.
+_WRITE_AGAIN_SECONDS = 5.0
+# Outputs whose refusals are shown.
+_MOST_REFUSED = 5
 # Every so many status checks, the time of the connection is written to disk.
 _CHECKS_PER_NOTE = 10
 _SHOWN_GAP = timedelta(hours=1)
 # So that the message stays within the bound of the service.
 _MOST_GAPS = 5
 # Shorter gaps are not reported: values are about as far apart.
-_ALIVE_SECONDS = 2.0
-# After so long, values are written again that an output did not take.
-_WRITE_AGAIN_SECONDS = 5.0
-# Outputs whose refusals are shown.
-_MOST_REFUSED = 5
 _LEAST_GAP = timedelta(seconds=1)
 
 
@@ -62,6 +68,8 @@ class Host:
         self._newest: dict[str, tuple[str, float]] = {}
         self._requested: dict[str, float] = {}
         self._written: dict[str, float] = {}
+        # Outputs that did not take their newest value, and why.
+        self._refused: dict[str, str] = {}
         self._changed = asyncio.Event()
         self._reported: tuple[str, str | None] | None = None
         self._gaps: list[tuple[datetime, datetime]] = []
@@ -71,6 +79,7 @@ class Host:
         """Runs until the input ends."""
         first = json.loads(await lines.readline())
         live = asyncio.create_task(self._live(first))
+        alive = asyncio.create_task(self._be_alive())
         is_released = False
         try:
             while not is_released and (line := await lines.readline()):
@@ -79,7 +88,6 @@ class Host:
                 if not is_released:
                     self._requested.update(message["write"])
                     self._changed.set()
-        alive = asyncio.create_task(self._be_alive())
         finally:
             live.cancel()
             alive.cancel()
@@ -171,7 +179,7 @@ class Host:
         """Reads the channels, buffers their values and returns their number."""
         values: list[tuple[str, float, str]] = []
         try:
-            async with asyncio.timeout(_READ_LIMIT):
+            async with asyncio.timeout(plugin.reading_seconds):
                 await plugin.begin_reading()
                 for channel in channels:
                     value = await plugin.read(channel)
@@ -216,7 +224,9 @@ class Host:
     async def _write_always(self, plugin: DevicePlugin) -> None:
         while True:
             await self._write(plugin)
-            await self._changed.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_WRITE_AGAIN_SECONDS if self._requested else None):
+                    await self._changed.wait()
 
     # Both kinds.
 
@@ -232,8 +242,16 @@ class Host:
         self._changed.clear()
         for channel in list(self._requested):
             value = self._requested[channel]
-            await plugin.write(channel, value)
-            self._written[channel] = value
+            try:
+                await plugin.write(channel, value)
+            except (CapabilityNotFoundError, PluginOutputError) as error:
+                # The device stays connected: nothing would be read meanwhile.
+                self._refused[channel] = str(error)
+                if isinstance(error, PluginOutputError) and error.is_passing:
+                    continue
+            else:
+                self._written[channel] = value
+                self._refused.pop(channel, None)
             # Only now, so that a lost device gets the value after the next connection.
             if self._requested.get(channel) == value:
                 del self._requested[channel]
@@ -250,6 +268,11 @@ class Host:
 
     # Status.
 
+    async def _be_alive(self) -> None:
+        while True:
+            await asyncio.sleep(_ALIVE_SECONDS)
+            self._send(alive=True)
+
     async def _report_always(self, plugin: DevicePlugin) -> None:
         for check in itertools.count():
             if check % _CHECKS_PER_NOTE == 0:
@@ -263,16 +286,13 @@ class Host:
         elif self._is_full:
             self._report("error", "the controller's buffer is full: the broker keeps further values")
         else:
-            parts = [plugin.problem, plugin.remark, self._shown_gaps()]
-            self._report("error" if parts[0] else "connected", "; ".join(part for part in parts if part) or None)
+            refused = "; ".join(list(self._refused.values())[:_MOST_REFUSED])
+            parts = [plugin.problem, refused, plugin.remark, self._shown_gaps()]
+            is_wrong = any(parts[:2])
+            self._report("error" if is_wrong else "connected", "; ".join(part for part in parts if part) or None)
 
     def _note_gap(self, plugin: DevicePlugin) -> None:
         """Records the time without a connection, for the status; on disk, since the next process shows it, too."""
-    async def _be_alive(self) -> None:
-        while True:
-            await asyncio.sleep(_ALIVE_SECONDS)
-            self._send(alive=True)
-
         gaps = [(_time(begun), _time(ended)) for begun, ended in json.loads(self._ledger.recall("gaps") or "[]")]
         last, now = self._ledger.recall("connected"), datetime.now(UTC)
         if last is not None and not plugin.is_demo_mode and not plugin.keeps_values:

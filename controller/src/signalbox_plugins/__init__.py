@@ -12,6 +12,7 @@ from .errors import (
     PluginConnectionError,
     PluginError,
     PluginLoadError,
+    PluginOutputError,
     PluginStateError,
     PluginTimeoutError,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "PluginInstanceConfig",
     "PluginLoadError",
     "PluginMeta",
+    "PluginOutputError",
     "PluginState",
     "PluginStateError",
     "PluginTimeoutError",

@@ -40,5 +40,13 @@ class PluginStateError(PluginError):
     """The plugin is in a state that does not allow the call."""
 
 
+class PluginOutputError(PluginStateError):
+    """A value cannot be written to one output, while the connection stands. `is_passing`: it may be later."""
+
+    def __init__(self, plugin_id: str, message: str, is_passing: bool = False) -> None:
+        super().__init__(plugin_id, message)
+        self.is_passing = is_passing
+
+
 class CapabilityNotFoundError(PluginError):
     """The plugin has no such channel."""

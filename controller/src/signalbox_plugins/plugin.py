@@ -13,7 +13,13 @@ from typing import Any, ClassVar, Self
 
 from .channels import ChannelDescriptor, Simulation
 from .config import ConfigError, PluginInstanceConfig, PluginMeta
-from .errors import CapabilityNotFoundError, PluginConfigError, PluginConnectionError, PluginStateError
+from .errors import (
+    CapabilityNotFoundError,
+    PluginConfigError,
+    PluginConnectionError,
+    PluginOutputError,
+    PluginStateError,
+)
 
 ChannelValue = float | int | bool
 
@@ -90,7 +96,7 @@ class DevicePlugin(ABC):
 
     @abstractmethod
     async def _do_write(self, channel_id: str, value: ChannelValue) -> None:
-        """Writes a raw value to the device."""
+        """Writes a raw value to the device. Raises `PluginOutputError` if only this output does not take it."""
 
     async def _begin_reading(self) -> None:  # noqa: B027 # most need nothing
         """Called before all channels are read: the place to fetch many values at once."""
@@ -142,6 +148,11 @@ class DevicePlugin(ABC):
     def delivery_delay(self) -> timedelta:
         """How long the device may hold a value back before it sends it; those are lost with a connection."""
         return timedelta(0)
+
+    @property
+    def reading_seconds(self) -> float:
+        """How long the reading of all channels may take."""
+        return 30.0
 
     @property
     def error_count(self) -> int:
@@ -237,7 +248,7 @@ class DevicePlugin(ABC):
         """Writes a value in display units to an output, clamped to its bounds."""
         channel = self._channel(channel_id)
         if not channel.is_writable:
-            raise PluginStateError(self.meta.id, f"{channel_id} is an input")
+            raise PluginOutputError(self.meta.id, f"{channel_id} is an input")
         if self._state not in _CONNECTED:
             raise PluginStateError(self.meta.id, f"cannot write while {self._state}")
         if not math.isfinite(float(value)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from typing import Any, Literal
 
 from ..channels import ChannelDescriptor
 from ..config import Field, PluginInstanceConfig, PluginMeta
-from ..errors import PluginConfigError, PluginConnectionError
+from ..errors import PluginConfigError, PluginConnectionError, PluginOutputError
 from ..plugin import ChannelValue, DevicePlugin
 from .signals import VISIBLE, Signal, descriptors, installed
 
@@ -18,6 +19,9 @@ _MOST_REGISTERS, _MOST_BITS = 125, 2000
 _PACKAGES = "pymodbus pyserial"
 # Unused registers between two that are read in one request.
 _WIDEST_GAP = 8
+# Seconds of one reading that devices without an answer may take, and those of the others.
+_SILENT_SECONDS = 10.0
+_READING_SECONDS = 20.0
 _WIDTHS = {"int16": 1, "uint16": 1, "int32": 2, "uint32": 2, "float32": 2, "int64": 4, "uint64": 4, "float64": 4}
 
 
@@ -93,6 +97,10 @@ class ModbusPlugin(DevicePlugin):
         self._blocks: list[Block] = []
         self._read: dict[tuple[int, str, int], int | bool] = {}
         self._failed: dict[Block, str] = {}
+        # Devices that did not answer, and why; the next one to try is first.
+        self._silent: dict[int, str] = {}
+        # Those that answered the last reading.
+        self._answered: set[int] = set()
 
     def get_channels(self) -> list[ChannelDescriptor]:
         if self.config.transport == "rtu" and not self.config.serial_port.strip():
@@ -115,6 +123,11 @@ class ModbusPlugin(DevicePlugin):
             for block, why in list(self._failed.items())[:5]
         ]
         return f"cannot be read: {'; '.join(shown)}" if shown else None
+
+    @property
+    def reading_seconds(self) -> float:
+        attempts = 2 if self.config.transport == "rtu" else 1
+        return _READING_SECONDS + _SILENT_SECONDS + attempts * self.config.timeout_ms / 1000
 
     async def _do_connect(self) -> None:
         with installed(self.meta.id, _PACKAGES):
@@ -148,7 +161,7 @@ class ModbusPlugin(DevicePlugin):
         if not await client.connect():
             client.close()
             raise PluginConnectionError(self.meta.id, f"no connection to {place}")
-        self._client, self._failed = client, {}
+        self._client, self._failed, self._silent, self._answered = client, {}, {}, set()
 
     async def _do_disconnect(self) -> None:
         client, self._client = self._client, None
@@ -156,30 +169,48 @@ class ModbusPlugin(DevicePlugin):
             client.close()
 
     async def _begin_reading(self) -> None:
-        """Reads all blocks. A refused block, or a unit without an answer, fails alone. Raises if no unit answers."""
+        """Reads all blocks. A refused block, or a device without an answer, fails alone: those that answered before are
+        read first, and of those that did not, one. Raises if no device answers."""
         read: dict[tuple[int, str, int], int | bool] = {}
         failed: dict[Block, str] = {}
-        silent: set[int] = set()
-        answered = False
-        for block in list(self._blocks):
+        before, known_to_answer = self._silent, self._answered
+        to_try = next(iter(before), None)
+        answered: set[int] = set()
+        silent: dict[int, str] = {}
+        is_waiting = False
+        spent, clock = 0.0, asyncio.get_running_loop().time
+        for block in sorted(
+            self._blocks, key=lambda one: (one.device_id not in known_to_answer, one.device_id in before)
+        ):
+            device = block.device_id
+            known = silent.get(device) or (before.get(device) if device != to_try else None)
+            if known is None and device not in answered and spent >= _SILENT_SECONDS:
+                is_waiting = True
+                known = "it is read next, since others do not answer"
+            if known is not None:
+                failed[block] = known
+                continue
+            begun = clock()
             try:
-                if block.device_id in silent:
-                    raise _SilentError("the device does not answer")
                 values = await self._fetch(block)
             except _SilentError as error:
-                failed[block] = str(error)
-                silent.add(block.device_id)
+                spent += clock() - begun
+                failed[block] = silent[device] = str(error)
                 continue
             except _RefusedError as error:
-                answered = True
+                answered.add(device)
                 failed[block] = str(error)
                 if error.code in _WRONG_REQUEST:
                     self._split(block)
                 continue
-            answered = True
+            answered.add(device)
             for offset, value in enumerate(values):
-                read[block.device_id, block.table, block.address + offset] = value
-        if failed and not answered:
+                read[device, block.table, block.address + offset] = value
+        # One that answers in part is read each time.
+        gone = {device: why for device, why in before.items() if device not in answered and device not in silent}
+        self._silent = gone | {device: why for device, why in silent.items() if device not in answered}
+        self._answered = answered
+        if failed and not answered and not is_waiting:
             raise PluginConnectionError(self.meta.id, next(iter(failed.values())))
         self._read, self._failed = read, failed
 
@@ -232,7 +263,7 @@ class ModbusPlugin(DevicePlugin):
         return value
 
     async def _do_write(self, channel_id: str, value: ChannelValue) -> None:
-        from pymodbus.exceptions import ModbusException
+        from pymodbus.exceptions import ConnectionException, ModbusException
 
         one, client = self._registers[channel_id], self._client
         if client is None:
@@ -249,12 +280,16 @@ class ModbusPlugin(DevicePlugin):
                     if len(words) == 1
                     else await client.write_registers(one.address, words, device_id=one.device_id)
                 )
+        except ConnectionException as error:
+            raise PluginConnectionError(self.meta.id, f"the connection to the device is lost: {error}") from error
         except ModbusException as error:
-            raise PluginConnectionError(self.meta.id, f"the device does not answer: {error}") from error
+            # Others on the line may answer.
+            why = f"the device {one.device_id} does not answer a command to {channel_id}: {error}"
+            raise PluginOutputError(self.meta.id, why, is_passing=True) from error
         if answer.isError():
-            raise PluginConnectionError(
-                self.meta.id, f"the device refuses a command to {channel_id}: {_named(answer.exception_code)}"
-            )
+            code = answer.exception_code
+            why = f"the device refuses a command to {channel_id}: {_named(code)}"
+            raise PluginOutputError(self.meta.id, why, is_passing=code not in _WRONG_REQUEST)
 
     def _kind(self, one: Register) -> Any:
         return self._client.DATATYPE[one.type.upper()]

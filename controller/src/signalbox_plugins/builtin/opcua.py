@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from ..channels import ChannelDescriptor
 from ..config import Field, PluginInstanceConfig, PluginMeta
-from ..errors import PluginConfigError, PluginConnectionError
+from ..errors import PluginConfigError, PluginConnectionError, PluginOutputError
 from ..plugin import ChannelValue
 from ..push import Delivery, PushPlugin, Reading
 from .files import UnusableFileError, content_of
@@ -290,7 +290,20 @@ class OpcUaPlugin(PushPlugin):
 
         node = self._nodes.get(channel_id)
         if node is None:
-            raise PluginConnectionError(self.meta.id, self._missing.get(channel_id, "the node was not found"))
+            # It is connected again when the node is there.
+            why = self._missing.get(channel_id, "the node was not found")
+            raise PluginOutputError(self.meta.id, f"{channel_id} takes no command: {why}", is_passing=True)
+        try:
+            await self._write_to(node, channel_id, value)
+        except ua.UaStatusCodeError as error:
+            if type(error).__name__ not in _REFUSALS:
+                raise
+            why = f"the server refuses a command to {channel_id}: {_why(error)}"
+            raise PluginOutputError(self.meta.id, why) from error
+
+    async def _write_to(self, node: Any, channel_id: str, value: ChannelValue) -> None:
+        from asyncua import ua
+
         async with asyncio.timeout(_TIMEOUT):
             if channel_id not in self._types:
                 self._types[channel_id] = await node.read_data_type_as_variant_type()
