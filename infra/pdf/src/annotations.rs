@@ -1,6 +1,10 @@
 //! Elements of a page beside its content: values of form fields, and annotations.
 
-use std::ffi::{c_int, c_ulong, c_void};
+use std::{
+    cell::Cell,
+    ffi::{c_int, c_ulong, c_void},
+    time::{Duration, Instant},
+};
 
 use pdfium_render::prelude::PdfiumLibraryBindings;
 
@@ -24,8 +28,10 @@ const PASSWORD: c_int = 1 << 13;
 const MAX_ANNOTATIONS: c_int = 20_000;
 const MAX_UNITS: usize = 1 << 20;
 const MAX_UNITS_OF_PAGE: usize = 1 << 22;
-/// Options of the fields of a page that are looked at.
+/// Options of the fields of a page that are looked at, and how long that may take for all pages: for each of them, PDFium compares all
+/// values that are chosen.
 const MAX_OPTIONS: c_int = 100_000;
+const CHOOSING: Duration = Duration::from_secs(2);
 
 /// A field of a form, and where it is.
 #[derive(Debug, Clone, PartialEq)]
@@ -141,8 +147,11 @@ impl Annotation<'_> {
         })
     }
 
-    fn field(&self, frame: Frame, form: &Form<'_>, rest: &mut Rest) -> Option<Field> {
-        let form = form.handle()?;
+    fn field(&self, frame: Frame, of: &Form<'_>, rest: &mut Rest) -> Option<Field> {
+        let form = of.handle()?;
+        if rest.units == 0 {
+            return None;
+        }
         // SAFETY: form and annotation are open; the rectangle, whose type has no public name, is plain floats.
         let (kind, flags, area) = unsafe {
             let mut rectangle = std::mem::zeroed();
@@ -164,7 +173,7 @@ impl Annotation<'_> {
             }
             TEXT_FIELD if flags & PASSWORD != 0 => return None,
             COMBO_BOX | LIST_BOX => {
-                let chosen = self.chosen(form, rest);
+                let chosen = self.chosen(form, &of.choosing, rest);
                 FieldValue::Text(if chosen.is_empty() { self.value(form, rest) } else { chosen.join(", ") })
             }
             TEXT_FIELD => FieldValue::Text(self.value(form, rest)),
@@ -183,13 +192,17 @@ impl Annotation<'_> {
     }
 
     /// The labels of the options that are chosen, as a reader shows them: the value is what a form sends.
-    fn chosen(&self, form: *mut c_void, rest: &mut Rest) -> Vec<String> {
+    fn chosen(&self, form: *mut c_void, choosing: &Cell<Duration>, rest: &mut Rest) -> Vec<String> {
         // SAFETY: form and annotation are open.
         let count = unsafe { self.calls.FPDFAnnot_GetOptionCount(form.cast(), self.handle.cast()) };
         let count = count.clamp(0, rest.options);
         rest.options -= count;
-        let mut labels = Vec::new();
+        let (mut labels, begun, before) = (Vec::new(), Instant::now(), choosing.get());
         for index in 0..count {
+            choosing.set(before + begun.elapsed());
+            if choosing.get() >= CHOOSING {
+                break;
+            }
             // SAFETY: as above; an option that is not there is not chosen.
             let is_chosen =
                 unsafe { self.calls.FPDFAnnot_IsOptionSelected(form.cast(), self.handle.cast(), index) != 0 };
@@ -218,14 +231,18 @@ impl Annotation<'_> {
 }
 
 /// The text that `call` writes into a buffer of UTF-16, given its length in bytes; `call` gives the length that it needs. Empty
-/// if it is longer than what may be read.
+/// if it is longer than what may be read, which counts, too: the length is not known without it.
 fn text(rest: &mut Rest, call: impl Fn(*mut u16, c_ulong) -> c_ulong) -> String {
-    let bytes = usize::try_from(call(std::ptr::null_mut(), 0)).unwrap_or(0);
-    let count = bytes.div_ceil(2);
-    if bytes <= 2 || count > MAX_UNITS.min(rest.units) {
+    if rest.units == 0 {
         return String::new();
     }
-    rest.units -= count;
+    let bytes = usize::try_from(call(std::ptr::null_mut(), 0)).unwrap_or(0);
+    let count = bytes.div_ceil(2);
+    let is_read = bytes > 2 && count <= MAX_UNITS.min(rest.units);
+    rest.units = rest.units.saturating_sub(count);
+    if !is_read {
+        return String::new();
+    }
     let mut units = vec![0_u16; count];
     call(units.as_mut_ptr(), bytes as c_ulong);
     let end = units.iter().position(|unit| *unit == 0).unwrap_or(units.len());
@@ -305,7 +322,29 @@ mod tests {
             page.annotations().fields.iter().map(length).collect::<Vec<_>>()
         });
         let whole = lengths.iter().filter(|length| **length == 599_999).count();
-        assert_eq!((lengths.len(), whole, lengths.iter().sum::<usize>()), (8, 6, 6 * 599_999));
+        assert_eq!((lengths.len(), whole, lengths.iter().sum::<usize>()), (7, 6, 6 * 599_999));
+    }
+
+    /// PDFium compares each option with each value.
+    #[test]
+    fn choices_of_many_options_are_looked_at_for_seconds_at_most() {
+        let many = |letter: char, count: usize| -> String {
+            let all: String = (0..count).map(|number| format!("({letter}{number})")).collect();
+            format!("[{all}]")
+        };
+        let (options, values) = (many('o', 10_000), many('v', 20_000));
+        let field =
+            "<</Type/Annot/Subtype/Widget/FT/Ch/Ff 2097152/T(a)/V 7 0 R/Opt 6 0 R/Rect[100 700 200 720]>>";
+        let numbers: String = (8..18).map(|number| format!("{number} 0 R ")).collect();
+        let more = [&[options.as_str(), values.as_str()][..], &[field; 10]].concat();
+        let file = pdf("", &numbers, &numbers, &more);
+        let begun = Instant::now();
+        let count = with_library(move |library| {
+            let document = library.open(file).unwrap();
+            document.page(0).unwrap().annotations().fields.len()
+        });
+        assert_eq!(count, 10);
+        assert!(begun.elapsed() < 6 * CHOOSING, "{:?}", begun.elapsed());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 use std::{
-    cell::OnceCell,
+    cell::{Cell, OnceCell},
     ffi::{c_int, c_void},
+    time::Duration,
 };
 
 use crate::{Library, Page, PdfError, info, mend};
@@ -51,7 +52,7 @@ impl<'a> Document<'a> {
         }
         // SAFETY: the handle is valid.
         let pages = unsafe { library.calls.FPDF_GetPageCount(handle.cast()) };
-        let form = Form { library, document: handle, opened: OnceCell::new() };
+        let form = Form { library, document: handle, opened: OnceCell::new(), choosing: Cell::default() };
         let pages = usize::try_from(pages).unwrap_or(0);
         Ok(Self { library, handle, pages, form, unchanged: OnceCell::new(), bytes })
     }
@@ -115,6 +116,8 @@ pub(crate) struct Form<'a> {
     library: &'a Library,
     document: *mut c_void,
     opened: OnceCell<Opened>,
+    /// For how long choices of its fields have been looked at.
+    pub(crate) choosing: Cell<Duration>,
 }
 
 /// Memory that PDFium uses for as long as the form is open: versions of its structure have at most 45 pointers.
