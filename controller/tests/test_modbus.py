@@ -26,7 +26,7 @@ REGISTERS = [
 
 def device() -> ModbusDeviceContext:
     # The first address of a block of pymodbus is that of the protocol plus one.
-    holding = [65286, 0, 0x4148, 0, 2, 1, 0b1000, *[0] * 13]
+    holding = [65286, 0, 0x4148, 0, 2, 1, 0b1000, *[0] * 11, 0x7FC0, 0]
     return ModbusDeviceContext(
         hr=ModbusSequentialDataBlock(1, holding),
         ir=ModbusSequentialDataBlock(1, [7] * 20),
@@ -87,6 +87,15 @@ class ModbusTest(DeviceTest):
         await self.until(lambda: "holding 500" in (self.running.error or "") and self.values("speed"))
         self.assertIn("does not have the address", self.running.error or "")
         self.assertEqual(set(self.newest()), {"speed"})
+
+    async def test_registers_without_a_finite_number_are_named(self) -> None:
+        await self.start_server()
+        self.registers = [REGISTERS[0], {"channel": "empty", "address": 18, "type": "float32", "writable": True}]
+        self.run_modbus(self.registers)
+        await self.until(lambda: "no finite number is in the registers of empty" in (self.running.error or ""))
+        await self.until(lambda: self.newest() == {"speed": -25.0})
+        self.order("empty", 2.5)
+        await self.until(lambda: self.newest() == {"speed": -25.0, "empty": 2.5} and self.running.error is None)
 
     async def test_a_silent_unit_does_not_stop_the_others(self) -> None:
         await self.start_server()

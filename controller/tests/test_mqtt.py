@@ -188,10 +188,11 @@ class MqttTest(DeviceTest):
             json.dumps({"t": "2126-01-01T00:00:00Z", "data": {"temp": 1}}),
             json.dumps({"t": "9999-12-31T23:59:59Z", "data": {"temp": 1}}),
             json.dumps({"t": 1e300, "data": {"temp": 1}}),
+            json.dumps({"t": True, "data": {"temp": 1}}),
         ]  # fmt: skip
         for text in odd:
             self.publish("plant/oven", text)
-        for text in ("nan", "1_000", "0x10", b"\0", "9" * 400, "x" * 2_000_000):
+        for text in ("nan", "1_000", "0x10", "\u0661\u0662", b"\0", "9" * 400, "x" * 2_000_000):
             self.publish("plant/plain", text)
         self.publish("plant/unknown", "1")
         self.publish("plant/oven", payload(5, 5))

@@ -11,7 +11,7 @@ use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use signalbox_domain::{
     kernel::Decider,
-    transfer::{Agent, Leg, Phase, Transfer, TransferCommand, base_name},
+    transfer::{Agent, Leg, Phase, Transfer, TransferCommand},
 };
 use signalbox_messaging::{MailMessage, Wakeup};
 use signalbox_projections::transfer::{TransferRow, mail_key, queries};
@@ -137,7 +137,9 @@ fn request(row: &TransferRow, leg: Leg) -> Value {
         Leg::Upload => request["destination_agent"] = json!(row.destination_agent_number.to_string()),
         // Agents of the FileFlux family write to the path as it is given.
         Leg::Download if !row.is_tree() && row.destination_path.ends_with('/') => {
-            let path = format!("{}{}", row.destination_path, base_name(&row.filename));
+            // A backslash is a letter of a name here: whether it parted the source's path was decided when the name was taken from it.
+            let name = row.filename.rsplit('/').next().unwrap_or_default();
+            let path = format!("{}{name}", row.destination_path);
             request["destination_path"] = json!(path);
         }
         Leg::Download => {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -97,6 +98,7 @@ class ModbusPlugin(DevicePlugin):
         self._blocks: list[Block] = []
         self._read: dict[tuple[int, str, int], int | bool] = {}
         self._failed: dict[Block, str] = {}
+        self._not_finite: set[str] = set()
         # Devices that did not answer, and why; the next one to try is first.
         self._silent: dict[int, str] = {}
         # Those that answered the last reading.
@@ -122,7 +124,10 @@ class ModbusPlugin(DevicePlugin):
             f"{block.table} {block.address} to {block.address + block.count - 1} of device {block.device_id}: {why}"
             for block, why in list(self._failed.items())[:5]
         ]
-        return f"cannot be read: {'; '.join(shown)}" if shown else None
+        problems = [f"cannot be read: {'; '.join(shown)}"] if shown else []
+        if self._not_finite:
+            problems.append(f"no finite number is in the registers of {', '.join(sorted(self._not_finite)[:5])}")
+        return "; ".join(problems) or None
 
     @property
     def reading_seconds(self) -> float:
@@ -260,7 +265,11 @@ class ModbusPlugin(DevicePlugin):
         if one.type == "bit":
             return bool(int(raw[0] or 0) >> one.bit & 1)
         value: float = self._client.convert_from_registers(raw, self._kind(one), word_order=one.word_order)
-        return value
+        if math.isfinite(value):
+            self._not_finite.discard(channel_id)
+            return value
+        self._not_finite.add(channel_id)
+        return None
 
     async def _do_write(self, channel_id: str, value: ChannelValue) -> None:
         from pymodbus.exceptions import ConnectionException, ModbusException

@@ -109,8 +109,8 @@ def number(value: Any) -> float:
         word = value.strip().lower()
         if word in _TRUE or word in _FALSE:
             return float(word in _TRUE)
-        # Python reads 1_000 as 1000; devices do not write it.
-        value = math.nan if "_" in value else value
+        # Python reads 1_000 and the digits of all scripts; devices do not write them.
+        value = value if value.isascii() and "_" not in value else math.nan
     try:
         found = float(value) if isinstance(value, (bool, int, float, str)) else math.nan
     except (ValueError, OverflowError):
@@ -126,6 +126,8 @@ def moment(value: Any) -> datetime:
         if isinstance(value, str) and not value.strip().replace(".", "", 1).isdecimal():
             time = datetime.fromisoformat(value.strip())
             return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+        if isinstance(value, bool):
+            raise Unreadable("its time cannot be parsed")
         count = number(value)
         divisor = 1.0 if count < _SECONDS else 1e3 if count < _MILLIS else 1e6 if count < _MICROS else 1e9
         return datetime.fromtimestamp(count / divisor, UTC)

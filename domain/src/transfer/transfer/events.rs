@@ -99,9 +99,10 @@ pub struct NewTransfer {
     pub scheduled_for: Option<DateTime<Utc>>,
 }
 
-/// The last part of a path: the name of a file or a tree.
+/// The last part of a path: the name of a file or a tree. Where parts are separated by `/`, a backslash is a letter of a name.
 pub fn base_name(path: &str) -> String {
-    let name = path.trim_end_matches(['/', '\\']).rsplit(['/', '\\']).next().unwrap_or_default();
+    let separators: &[char] = if path.contains('/') { &['/'] } else { &['/', '\\'] };
+    let name = path.trim_end_matches(separators).rsplit(separators).next().unwrap_or_default();
     if name.is_empty() { "root".to_owned() } else { name.to_owned() }
 }
 

@@ -26,6 +26,20 @@ fn new(source: AgentId, destination: AgentId, source_path: &str) -> NewTransfer 
     }
 }
 
+#[test]
+fn a_name_is_the_last_part_of_its_path() {
+    for (path, name) in [
+        ("/srv/a.txt", "a.txt"),
+        ("/srv/tree/", "tree"),
+        ("C:\\data\\a.txt", "a.txt"),
+        ("tree/a\\b", "a\\b"),
+        ("/", "root"),
+        ("", "root"),
+    ] {
+        assert_eq!(base_name(path), name, "{path}");
+    }
+}
+
 fn sha(digit: char) -> Sha256Hex {
     digit.to_string().repeat(64).parse().unwrap()
 }

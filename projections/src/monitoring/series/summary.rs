@@ -1,5 +1,7 @@
 //! The aggregates of several points. Those of two sets of points add up to those of both.
 
+use std::cmp::{max_by, min_by};
+
 use signalbox_datapoint_log::ChunkPoint;
 
 /// Which figures of summaries are read. The others mean nothing then.
@@ -66,8 +68,9 @@ impl Summary {
         Self {
             count: self.count + other.count,
             sum: self.sum.plus(other.sum),
-            min: self.min.min(other.min),
-            max: self.max.max(other.max),
+            // Of the two zeros the negative one is less, so that the order of adding makes no difference.
+            min: min_by(self.min, other.min, f64::total_cmp),
+            max: max_by(self.max, other.max, f64::total_cmp),
             first: if other.first.order() < self.first.order() { other.first } else { self.first },
             last: if other.last.order() > self.last.order() { other.last } else { self.last },
         }

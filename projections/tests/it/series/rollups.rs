@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, NaiveDate, TimeDelta};
 use rand::{Rng, SeedableRng, rngs::StdRng};
-use signalbox_datapoint_log::micros;
+use signalbox_datapoint_log::{Point, micros};
 use signalbox_projections::monitoring::series::{
     Bucket, BucketWindow, Figures, FoldStep, buckets, drop_old_days, rebuild_series,
 };
@@ -280,6 +280,31 @@ async fn packs_of_a_day_change_with_it_after_a_clock_is_set_back_to_it() {
     log.fold().await;
     log.pack().await;
     check_hours(&log).await;
+}
+
+/// PostgreSQL refuses results that leave the range of a float, and takes both zeros for one.
+#[tokio::test]
+async fn the_least_and_greatest_values_are_compared_and_rebuilt() {
+    let mut log = Log::new().await;
+    let values = [5e-324, 1.7e308, -1.7e308, 0.0, -0.0, 1.0];
+    let begin = micros(log.clock.now());
+    for (channel, value) in (1..).zip(values) {
+        let of_both = [Point { channel, time: begin, value }, Point { channel: 9, time: begin, value }];
+        log.append(of_both.into()).await;
+        log.fold().await;
+    }
+    let extremes = async || -> Vec<(i32, f64, f64)> {
+        sqlx::query_as("SELECT channel, min, max FROM series.rollups WHERE span = 1 ORDER BY channel")
+            .fetch_all(&log.pool)
+            .await
+            .unwrap()
+    };
+    let before = format!("{:?}", extremes().await);
+    assert_eq!(rebuild_series(&log.pool).await.unwrap().differences, 0);
+    assert_eq!(format!("{:?}", extremes().await), before);
+    let wrong = "UPDATE series.rollups SET sum = -1.7e308 WHERE channel = 2";
+    let changed = sqlx::query(wrong).execute(&log.pool).await.unwrap().rows_affected();
+    assert_eq!(rebuild_series(&log.pool).await.unwrap().differences, changed as i64);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Merged cells of the sheets of an open document.
+//! What the reader of sheets leaves out of those of an open document: merged cells, and texts of cells without a type.
 
 use std::collections::HashMap;
 
@@ -10,27 +10,51 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// Those of each sheet, by its name. Without those that cannot be read, its texts are all there.
-pub(super) fn merged(bytes: &[u8]) -> HashMap<String, Vec<Dimensions>> {
+/// Texts of cells without a type at most, and how often one is repeated in its row.
+const TEXTS: usize = 100_000;
+const REPEATED: u32 = 512;
+/// Spaces that one element stands for at most.
+const SPACES: usize = 1000;
+
+/// The further contents of a sheet.
+#[derive(Debug, Default)]
+pub(super) struct Sheet {
+    pub(super) merged: Vec<Dimensions>,
+    /// By row and column.
+    pub(super) texts: Vec<((u32, u32), String)>,
+}
+
+/// Those of each sheet, by its name. Without those that cannot be read, the texts of typed cells are all there.
+pub(super) fn sheets(bytes: &[u8]) -> HashMap<String, Sheet> {
     read(bytes).unwrap_or_default()
 }
 
-fn read(bytes: &[u8]) -> Result<HashMap<String, Vec<Dimensions>>, Failure> {
+fn read(bytes: &[u8]) -> Result<HashMap<String, Sheet>, Failure> {
     let content = Archive::open(bytes)?.main("content.xml")?;
     let (mut found, mut reader) = (HashMap::new(), Reader::default());
     xml::walk(&content, |node| match node {
         Node::Open("table", attributes) => {
-            reader =
-                Reader { sheet: attributes.get("name").unwrap_or_default().to_owned(), ..Reader::default() };
+            let name = attributes.get("name").unwrap_or_default().to_owned();
+            reader = Reader { name, kept: reader.kept, ..Reader::default() };
         }
         Node::Open("table-row", attributes) => reader.rows = count(attributes, "number-rows-repeated"),
         Node::Open("table-cell" | "covered-table-cell", attributes) => reader.cell(attributes),
+        Node::Open("annotation", _) => reader.text = None,
+        Node::Open("p", _) => reader.begin_paragraph(),
+        Node::Open("s", attributes) => {
+            reader.push(&" ".repeat((count(attributes, "c") as usize).min(SPACES)));
+        }
+        Node::Open("tab", _) => reader.push("\t"),
+        Node::Open("line-break", _) => reader.push("\n"),
+        Node::Text(text) => reader.push(text),
+        Node::Close("p") => reader.is_in_paragraph = false,
+        Node::Close("table-cell" | "covered-table-cell") => reader.end_cell(),
         Node::Close("table-row") => {
             reader.row = reader.row.saturating_add(reader.rows);
             reader.column = 0;
         }
         Node::Close("table") => {
-            found.insert(std::mem::take(&mut reader.sheet), std::mem::take(&mut reader.areas));
+            found.insert(std::mem::take(&mut reader.name), std::mem::take(&mut reader.sheet));
         }
         _ => {}
     })?;
@@ -41,15 +65,22 @@ fn count(attributes: Attributes<'_>, name: &str) -> u32 {
     attributes.get(name).and_then(|count| count.parse().ok()).unwrap_or(1)
 }
 
-/// The place in a sheet, and its merged cells so far.
+/// The place in a sheet, and its contents so far.
 #[derive(Default)]
 struct Reader {
-    sheet: String,
+    name: String,
     row: u32,
     column: u32,
     /// As which the row that is read counts.
     rows: u32,
-    areas: Vec<Dimensions>,
+    /// As which the cell that is read counts.
+    columns: u32,
+    /// Of the cell that is read, if it has no type.
+    text: Option<String>,
+    is_in_paragraph: bool,
+    /// How many texts were kept of all sheets.
+    kept: usize,
+    sheet: Sheet,
 }
 
 impl Reader {
@@ -60,8 +91,36 @@ impl Reader {
             start.1.saturating_add(more("number-columns-spanned")),
         );
         if end != start {
-            self.areas.push(Dimensions { start, end });
+            self.sheet.merged.push(Dimensions { start, end });
         }
-        self.column = self.column.saturating_add(count(attributes, "number-columns-repeated"));
+        self.columns = count(attributes, "number-columns-repeated");
+        self.text = attributes.get("value-type").is_none().then(String::new);
+    }
+
+    fn begin_paragraph(&mut self) {
+        self.is_in_paragraph = true;
+        if self.text.as_ref().is_some_and(|text| !text.is_empty()) {
+            self.push("\n");
+        }
+    }
+
+    fn push(&mut self, more: &str) {
+        if self.is_in_paragraph
+            && let Some(text) = &mut self.text
+        {
+            text.push_str(more);
+        }
+    }
+
+    fn end_cell(&mut self) {
+        if let Some(text) = self.text.take().filter(|text| !text.trim().is_empty()) {
+            for place in 0..self.columns.min(REPEATED) {
+                if self.kept < TEXTS {
+                    self.sheet.texts.push(((self.row, self.column.saturating_add(place)), text.clone()));
+                    self.kept += 1;
+                }
+            }
+        }
+        self.column = self.column.saturating_add(self.columns);
     }
 }

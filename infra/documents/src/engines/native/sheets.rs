@@ -1,8 +1,11 @@
 //! Sheets of Excel and open documents: each a heading and a table.
 
-use std::{collections::HashMap, io::Cursor};
+use std::{
+    collections::{BTreeMap, HashMap},
+    io::Cursor,
+};
 
-use calamine::{Data, Dimensions, Reader, Sheets, open_workbook_auto_from_rs};
+use calamine::{Cell, Data, Dimensions, Range, Reader, Sheets, open_workbook_auto_from_rs};
 
 use super::{Content, collect::Collector, ods};
 use crate::{
@@ -13,30 +16,64 @@ use crate::{
 /// Rows and columns of a sheet that are read.
 const ROWS: usize = 100_000;
 const COLUMNS: usize = 512;
+/// Cells of a sheet with texts of cells without a type at most.
+const CELLS: usize = 5_000_000;
 
 /// Reads all sheets.
 pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     let mut book = open_workbook_auto_from_rs(Cursor::new(bytes)).map_err(|error| failure(&error))?;
     let mut collector = Collector::default();
     let mut warnings = Vec::new();
-    let mut of_open = if matches!(book, Sheets::Ods(_)) { ods::merged(bytes) } else { HashMap::new() };
+    let mut of_open = if matches!(book, Sheets::Ods(_)) { ods::sheets(bytes) } else { HashMap::new() };
     for name in book.sheet_names() {
         let Ok(range) = book.worksheet_range(&name) else {
             warnings.push("a sheet cannot be read and was left out".to_owned());
             continue;
         };
+        let of_open = of_open.remove(&name);
+        let merged = match &of_open {
+            Some(sheet) => sheet.merged.clone(),
+            None => merged(&mut book, &name),
+        };
+        let range = with_texts(range, of_open.map(|sheet| sheet.texts).unwrap_or_default());
         let (height, width) = range.get_size();
         if height > ROWS || width > COLUMNS {
             warnings.push(format!("of a sheet, only the first {ROWS} rows and {COLUMNS} columns were read"));
         }
         let rows = range.rows().take(ROWS).map(|row| row.iter().take(COLUMNS).map(cell).collect()).collect();
         let first = range.start().unwrap_or_default();
-        let merged = of_open.remove(&name).unwrap_or_else(|| merged(&mut book, &name));
         let cells = merged.into_iter().filter_map(|area| table_cell(&area, first)).collect();
         collector.heading(2, &name);
         collector.table(Table { rows, cells });
     }
     Ok(Content { blocks: collector.finish(), warnings, ..Content::default() })
+}
+
+/// `range` with `texts` in cells that are empty there. Those far from the others are left out: a range has all cells in between.
+fn with_texts(range: Range<Data>, texts: Vec<((u32, u32), String)>) -> Range<Data> {
+    let (mut from, mut to) = (range.start(), range.end());
+    let mut fitting = Vec::new();
+    for (place, text) in texts {
+        let start = from.map_or(place, |from| (from.0.min(place.0), from.1.min(place.1)));
+        let end = to.map_or(place, |to| (to.0.max(place.0), to.1.max(place.1)));
+        let (height, width) = ((end.0 - start.0) as usize, (end.1 - start.1) as usize);
+        if height < ROWS && width < COLUMNS && height * width < CELLS {
+            (from, to) = (Some(start), Some(end));
+            fitting.push((place, text));
+        }
+    }
+    if fitting.is_empty() {
+        return range;
+    }
+    let used = range.used_cells().filter_map(|(row, column, data)| {
+        let (first_row, first_column) = range.start()?;
+        let place = (first_row + u32::try_from(row).ok()?, first_column + u32::try_from(column).ok()?);
+        Some((place, data.clone()))
+    });
+    let texts = fitting.into_iter().map(|(place, text)| (place, Data::String(text)));
+    // The last one of a place counts.
+    let cells: BTreeMap<_, _> = texts.chain(used).collect();
+    Range::from_sparse(cells.into_iter().map(|(place, data)| Cell::new(place, data)).collect())
 }
 
 /// The merged cells of a sheet. Without those that cannot be read, its texts are all there.
@@ -102,6 +139,39 @@ mod tests {
         table.clone()
     }
 
+    /// An open document with one sheet of these rows.
+    fn open_sheet(rows: &str) -> Vec<u8> {
+        let content = format!(
+            "<?xml version='1.0'?><office:document-content xmlns:office='urn:oasis:names:tc:opendocument:xmlns:office:1.0' \
+             xmlns:table='urn:oasis:names:tc:opendocument:xmlns:table:1.0' xmlns:text='urn:oasis:names:tc:opendocument:xmlns:text:1.0'>\
+             <office:body><office:spreadsheet><table:table table:name='Sizes'>{rows}\
+             </table:table></office:spreadsheet></office:body></office:document-content>"
+        );
+        let manifest =
+            "<manifest:manifest xmlns:manifest='urn:oasis:names:tc:opendocument:xmlns:manifest:1.0'/>";
+        packed(&[
+            ("mimetype", "application/vnd.oasis.opendocument.spreadsheet"),
+            ("META-INF/manifest.xml", manifest),
+            ("content.xml", &content),
+        ])
+    }
+
+    #[test]
+    fn cells_of_an_open_sheet_without_a_type_are_read() {
+        let typed = "<table:table-cell office:value-type='string'><text:p>typed</text:p></table:table-cell>";
+        let rows = format!(
+            "<table:table-row table:number-rows-repeated='3'><table:table-cell/></table:table-row>\
+             <table:table-row><table:table-cell/>\
+             <table:table-cell><office:annotation><text:p>note</text:p></office:annotation></table:table-cell>\
+             <table:table-cell><text:p>a <text:span>b</text:span><text:s text:c='2'/>c</text:p><text:p>d &amp; e</text:p></table:table-cell>{typed}\
+             <table:table-cell table:number-columns-repeated='2'><text:p>twice</text:p></table:table-cell></table:table-row>\
+             <table:table-row><table:table-cell table:number-columns-repeated='16000'/><table:table-cell><text:p>far</text:p></table:table-cell></table:table-row>"
+        );
+        assert_eq!(table(&open_sheet(&rows)).rows, [["a b  c\nd & e", "typed", "twice", "twice"]]);
+        let alone = "<table:table-row><table:table-cell><text:p>Part</text:p></table:table-cell><table:table-cell><text:p>25</text:p></table:table-cell></table:table-row>";
+        assert_eq!(table(&open_sheet(alone)).rows, [["Part", "25"]]);
+    }
+
     #[test]
     fn merged_cells_of_an_open_sheet_are_kept() {
         let cell = |attributes: &str, text: &str| {
@@ -109,15 +179,11 @@ mod tests {
                 "<table:table-cell office:value-type='string' {attributes}><text:p>{text}</text:p></table:table-cell>"
             )
         };
-        let content = format!(
-            "<?xml version='1.0'?><office:document-content xmlns:office='urn:oasis:names:tc:opendocument:xmlns:office:1.0' \
-             xmlns:table='urn:oasis:names:tc:opendocument:xmlns:table:1.0' xmlns:text='urn:oasis:names:tc:opendocument:xmlns:text:1.0'>\
-             <office:body><office:spreadsheet><table:table table:name='Sizes'>\
-             <table:table-row table:number-rows-repeated='2'><table:table-cell table:number-columns-repeated='4'/></table:table-row>\
+        let rows = format!(
+            "<table:table-row table:number-rows-repeated='2'><table:table-cell table:number-columns-repeated='4'/></table:table-row>\
              <table:table-row><table:table-cell/>{}{}<table:covered-table-cell/></table:table-row>\
              <table:table-row><table:table-cell/><table:covered-table-cell/>{}{}</table:table-row>\
-             <table:table-row><table:table-cell/>{}{}{}</table:table-row>\
-             </table:table></office:spreadsheet></office:body></office:document-content>",
+             <table:table-row><table:table-cell/>{}{}{}</table:table-row>",
             cell("table:number-rows-spanned='2'", "Part"),
             cell("table:number-columns-spanned='2'", "Size"),
             cell("", "mm"),
@@ -126,14 +192,7 @@ mod tests {
             cell("", "25"),
             cell("", "1"),
         );
-        let manifest =
-            "<manifest:manifest xmlns:manifest='urn:oasis:names:tc:opendocument:xmlns:manifest:1.0'/>";
-        let bytes = packed(&[
-            ("mimetype", "application/vnd.oasis.opendocument.spreadsheet"),
-            ("META-INF/manifest.xml", manifest),
-            ("content.xml", &content),
-        ]);
-        let table = table(&bytes);
+        let table = table(&open_sheet(&rows));
         assert_eq!(table.rows, [["Part", "Size", ""], ["", "mm", "inch"], ["Rod", "25", "1"]]);
         let merged = table.cells.iter().filter(|cell| cell.row_span > 1 || cell.col_span > 1);
         let merged = merged.map(|cell| (cell.row, cell.column, cell.row_span, cell.col_span, cell.header));

@@ -133,6 +133,9 @@ impl Walker {
             }
             "table" if is_of_data(element) => {
                 self.end_paragraph();
+                for caption in element.child_elements().filter(|child| child.value().name() == "caption") {
+                    self.element(caption, depth + 1)?;
+                }
                 self.collector.table(table(element));
                 Ok(())
             }
@@ -392,6 +395,12 @@ mod tests {
         let blocks = read(html).unwrap().blocks;
         let crate::block::Content::Table(table) = &blocks[0].content else { panic!("{blocks:?}") };
         assert_eq!(table.rows, [["Zeile eins Zeile zwei", "aa bb"], ["10⁶", "ab"]]);
+    }
+
+    #[test]
+    fn the_caption_of_a_table_is_read_before_it() {
+        let html = "<table><tr><td>1<td>2</tr><caption>Sizes <b>in mm</b></caption></table>";
+        assert_eq!(texts(html), ["Sizes in mm", "1\t2"]);
     }
 
     #[test]
