@@ -19,7 +19,7 @@ pub(super) enum Failure {
     )]
     Untrusted,
     #[error(
-        "The identity provider did not tell an e-mail address. Ask its admin to share it with this service."
+        "The identity provider did not tell an e-mail address that can be used. Ask its admin to share yours with this service."
     )]
     NoEmail,
     #[error(
@@ -86,6 +86,7 @@ impl From<Rejection> for Failure {
         match rejection.code.as_str() {
             "admin_account" => Self::AdminAccount,
             "other_identity" => Self::OtherIdentity,
+            _ if rejection.pointer.as_ref().is_some_and(|field| field.as_str() == "/email") => Self::NoEmail,
             _ => Problem::from(rejection).into(),
         }
     }

@@ -137,7 +137,7 @@ async fn a_token_with_a_claim_that_is_not_as_it_has_to_be_is_not_believed() {
 async fn an_address_that_is_not_verified_makes_and_links_nothing() {
     let with = |verified: Value| json!({"email": "ada@example.org", "email_verified": verified});
     let people = json!({"no": with(json!(false)), "text": with(json!("true")), "silent": with(json!(null)),
-        "nameless": {"email_verified": true}});
+        "nameless": {"email_verified": true}, "odd": {"email": "a\r\nb@example.org", "email_verified": true}});
     let site = Site::start(people).await;
     for there_is_an_account in [false, true] {
         if there_is_an_account {
@@ -147,8 +147,10 @@ async fn an_address_that_is_not_verified_makes_and_links_nothing() {
             let outcome = site.come_as(login).await;
             site.expect_failure(outcome, "email_unverified").await;
         }
-        let outcome = site.come_as("nameless").await;
-        site.expect_failure(outcome, "email_missing").await;
+        for login in ["nameless", "odd"] {
+            let outcome = site.come_as(login).await;
+            site.expect_failure(outcome, "email_missing").await;
+        }
     }
     assert_eq!(site.world.count_events("user_identity_linked").await, 0);
     site.finish().await;
