@@ -308,8 +308,8 @@ class OpcUaSecurityTest(SecretTest):
         self.addAsyncCleanup(end)
         assert server.stdin is not None and server.stdout is not None
         async with asyncio.timeout(60):
-            while not (await server.stdout.readline()).startswith(b'{"ready"'):
-                pass
+            while not (line := await server.stdout.readline()).startswith(b'{"ready"'):
+                self.assertTrue(line, "the server has ended")
         await self.refused(
             "opcua",
             self.config(**self.own(), username=USER, password=PASSWORD[::-1]),
