@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Cells of a table at most; rows beyond are left out.
-const MAX_CELLS: usize = 1_000_000;
+pub(crate) const MAX_CELLS: usize = 1_000_000;
 
 /// A table.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -5,19 +5,17 @@ use std::{
     io::Cursor,
 };
 
-use calamine::{Cell, Data, Dimensions, Range, Reader, Sheets, open_workbook_auto_from_rs};
+use calamine::{Cell, Data, DataRef, Dimensions, Range, Reader, Sheets, open_workbook_auto_from_rs};
 
 use super::{Content, collect::Collector, ods};
 use crate::{
     failure::Failure,
-    table::{Table, TableCell},
+    table::{MAX_CELLS, Table, TableCell},
 };
 
 /// Rows and columns of a sheet that are read.
 const ROWS: usize = 100_000;
 const COLUMNS: usize = 512;
-/// Cells of a sheet with texts of cells without a type at most.
-const CELLS: usize = 5_000_000;
 
 /// Reads all sheets.
 pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
@@ -26,7 +24,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     let mut warnings = Vec::new();
     let mut of_open = if matches!(book, Sheets::Ods(_)) { ods::sheets(bytes) } else { HashMap::new() };
     for name in book.sheet_names() {
-        let Ok(range) = book.worksheet_range(&name) else {
+        let Some((range, cut)) = cells_of(&mut book, &name) else {
             warnings.push("a sheet cannot be read and was left out".to_owned());
             continue;
         };
@@ -37,10 +35,11 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
         };
         let range = with_texts(range, of_open.map(|sheet| sheet.texts).unwrap_or_default());
         let (height, width) = range.get_size();
-        if height > ROWS || width > COLUMNS {
-            warnings.push(format!("of a sheet, only the first {ROWS} rows and {COLUMNS} columns were read"));
+        let most = cut.unwrap_or_else(|| most_rows(width));
+        if cut.is_some() || height > most || width > COLUMNS {
+            warnings.push(format!("of a sheet, only the first {most} rows and {COLUMNS} columns were read"));
         }
-        let rows = range.rows().take(ROWS).map(|row| row.iter().take(COLUMNS).map(cell).collect()).collect();
+        let rows = range.rows().take(most).map(|row| row.iter().take(COLUMNS).map(cell).collect()).collect();
         let first = range.start().unwrap_or_default();
         let cells = merged.into_iter().filter_map(|area| table_cell(&area, first)).collect();
         collector.heading(2, &name);
@@ -57,7 +56,7 @@ fn with_texts(range: Range<Data>, texts: Vec<((u32, u32), String)>) -> Range<Dat
         let start = from.map_or(place, |from| (from.0.min(place.0), from.1.min(place.1)));
         let end = to.map_or(place, |to| (to.0.max(place.0), to.1.max(place.1)));
         let (height, width) = ((end.0 - start.0) as usize, (end.1 - start.1) as usize);
-        if height < ROWS && width < COLUMNS && height * width < CELLS {
+        if width < COLUMNS && height < most_rows(width + 1) {
             (from, to) = (Some(start), Some(end));
             fitting.push((place, text));
         }
@@ -74,6 +73,51 @@ fn with_texts(range: Range<Data>, texts: Vec<((u32, u32), String)>) -> Range<Dat
     // The last one of a place counts.
     let cells: BTreeMap<_, _> = texts.chain(used).collect();
     Range::from_sparse(cells.into_iter().map(|(place, data)| Cell::new(place, data)).collect())
+}
+
+/// Rows that are read of a sheet with so many columns.
+fn most_rows(width: usize) -> usize {
+    ROWS.min(MAX_CELLS / width.clamp(1, COLUMNS))
+}
+
+/// The cells of a sheet, and how many rows are read if some are left out. Two cells in opposite corners would take gigabytes with all between them, so of
+/// the formats that list their cells only those are taken that are read.
+fn cells_of(book: &mut Sheets<Cursor<&[u8]>>, name: &str) -> Option<(Range<Data>, Option<usize>)> {
+    match book {
+        Sheets::Xlsx(book) => match book.worksheet_cells_reader(name) {
+            Ok(mut cells) => listed(|| cells.next_cell().ok()),
+            // A chart.
+            Err(calamine::XlsxError::NotAWorksheet(_)) => Some((Range::default(), None)),
+            Err(_) => None,
+        },
+        Sheets::Xlsb(book) => {
+            let mut cells = book.worksheet_cells_reader(name).ok()?;
+            listed(|| cells.next_cell().ok())
+        }
+        Sheets::Xls(_) | Sheets::Ods(_) => Some((book.worksheet_range(name).ok()?, None)),
+    }
+}
+
+/// Those that `next` gives, as far as they are read; `None` if it cannot give them.
+fn listed<'a>(
+    mut next: impl FnMut() -> Option<Option<Cell<DataRef<'a>>>>,
+) -> Option<(Range<Data>, Option<usize>)> {
+    let mut cells = Vec::new();
+    while let Some(cell) = next()? {
+        if !matches!(cell.get_value(), DataRef::Empty) {
+            cells.push(Cell::new(cell.get_position(), Data::from(cell.get_value().clone())));
+        }
+    }
+    let all = cells.len();
+    let position = |cell: &Cell<Data>| cell.get_position();
+    let first_column = cells.iter().map(|cell| position(cell).1).min().unwrap_or(0);
+    cells.retain(|cell| ((position(cell).1 - first_column) as usize) < COLUMNS);
+    let width = cells.iter().map(|cell| position(cell).1 - first_column + 1).max().unwrap_or(1);
+    let first_row = cells.iter().map(|cell| position(cell).0).min().unwrap_or(0);
+    let most = most_rows(width as usize);
+    cells.retain(|cell| ((position(cell).0 - first_row) as usize) < most);
+    let cut = (cells.len() < all).then_some(most);
+    Some((Range::from_sparse(cells), cut))
 }
 
 /// The merged cells of a sheet. Without those that cannot be read, its texts are all there.
@@ -199,8 +243,8 @@ mod tests {
         assert_eq!(merged.collect::<Vec<_>>(), [(0, 0, 2, 1, true), (0, 1, 1, 2, true)]);
     }
 
-    #[test]
-    fn merged_cells_of_a_sheet_are_kept() {
+    /// A workbook with one sheet.
+    fn workbook(sheet: &str) -> Vec<u8> {
         let types = "<Types><Override PartName='/xl/workbook.xml' ContentType='application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml'/></Types>";
         let root = "<Relationships xmlns='http://schemas.openxmlformats.org/package/2006/relationships'><Relationship Id='rId1' \
             Type='http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument' Target='xl/workbook.xml'/></Relationships>";
@@ -208,25 +252,58 @@ mod tests {
             Type='http://schemas.openxmlformats.org/officeDocument/2006/relationships/worksheet' Target='worksheets/sheet1.xml'/></Relationships>";
         let book = "<workbook xmlns='http://schemas.openxmlformats.org/spreadsheetml/2006/main' xmlns:r='http://schemas.openxmlformats.org/officeDocument/2006/relationships'><sheets>\
             <sheet name='Sizes' sheetId='1' r:id='rId1'/></sheets></workbook>";
-        let cell =
-            |place: &str, text: &str| format!("<c r='{place}' t='inlineStr'><is><t>{text}</t></is></c>");
         let sheet = format!(
-            "<worksheet xmlns='http://schemas.openxmlformats.org/spreadsheetml/2006/main'><dimension ref='B2:D3'/><sheetData><row r='2'>{}{}</row><row r='3'>{}{}{}</row></sheetData>\
-             <mergeCells count='1'><mergeCell ref='C2:D2'/></mergeCells></worksheet>",
-            cell("B2", "Part"),
-            cell("C2", "Size"),
-            cell("B3", "Rod"),
-            cell("C3", "25"),
-            cell("D3", "1"),
+            "<worksheet xmlns='http://schemas.openxmlformats.org/spreadsheetml/2006/main'>{sheet}</worksheet>"
         );
-        let bytes = packed(&[
+        packed(&[
             ("[Content_Types].xml", types),
             ("_rels/.rels", root),
             ("xl/workbook.xml", book),
             ("xl/_rels/workbook.xml.rels", relations),
             ("xl/worksheets/sheet1.xml", &sheet),
-        ]);
-        let table = table(&bytes);
+        ])
+    }
+
+    fn cell_at(place: &str, text: &str) -> String {
+        format!("<c r='{place}' t='inlineStr'><is><t>{text}</t></is></c>")
+    }
+
+    #[test]
+    fn cells_far_from_the_others_do_not_keep_a_sheet_from_being_read() {
+        let row = |number: u32, cells: &str| format!("<row r='{number}'>{cells}</row>");
+        let near = [cell_at("B2", "Part"), cell_at("C2", "Size")].concat();
+        let far = cell_at("XFD1048576", "far");
+        let rows = [row(2, &near), row(3, &cell_at("B3", "Rod")), row(1_048_576, &far)].concat();
+        let bytes = workbook(&format!("<dimension ref='B2:XFD1048576'/><sheetData>{rows}</sheetData>"));
+        assert_eq!(table(&bytes).rows, [["Part", "Size"], ["Rod", ""]]);
+        let warnings = read(&bytes).unwrap().warnings;
+        assert!(
+            warnings[0].starts_with("of a sheet, only the first 100000 rows and 512 columns"),
+            "{warnings:?}"
+        );
+    }
+
+    #[test]
+    fn rows_that_are_too_many_for_a_wide_table_are_named() {
+        let far = cell_at("SR60000", "far");
+        let rows = format!("<row r='1'>{}</row><row r='60000'>{far}</row>", cell_at("A1", "near"));
+        let content = read(&workbook(&format!("<sheetData>{rows}</sheetData>"))).unwrap();
+        assert_eq!(content.warnings, ["of a sheet, only the first 1953 rows and 512 columns were read"]);
+    }
+
+    #[test]
+    fn merged_cells_of_a_sheet_are_kept() {
+        let rows = format!(
+            "<row r='2'>{}{}</row><row r='3'>{}{}{}</row>",
+            cell_at("B2", "Part"),
+            cell_at("C2", "Size"),
+            cell_at("B3", "Rod"),
+            cell_at("C3", "25"),
+            cell_at("D3", "1"),
+        );
+        let merged = "<mergeCells count='1'><mergeCell ref='C2:D2'/></mergeCells>";
+        let table =
+            table(&workbook(&format!("<dimension ref='B2:D3'/><sheetData>{rows}</sheetData>{merged}")));
         assert_eq!(table.rows, [["Part", "Size", ""], ["Rod", "25", "1"]]);
         let cells = table.cells.iter().map(|cell| (cell.row, cell.column, cell.col_span, cell.header));
         assert_eq!(cells.collect::<Vec<_>>(), [(0, 0, 1, true), (0, 1, 2, true)]);
