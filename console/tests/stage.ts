@@ -53,7 +53,7 @@ export interface Look {
 
 export const WIDE: Look = { theme: 'light', width: 1440, height: 900 };
 
-/** Who is logged in. */
+/** The log-in of a person, as a browser keeps it. */
 export type State = Awaited<ReturnType<BrowserContext['storageState']>>;
 
 /** A page and what it must not do: report errors, or ask anybody else for anything. */

@@ -50,7 +50,7 @@ pub enum FoldStep {
     Folded(i64),
 }
 
-/// What the log holds after the progress.
+/// The rows of the log after the progress, and their points.
 #[derive(Debug, Clone, Copy, FromRow)]
 struct Waiting {
     rows: i64,
@@ -131,7 +131,7 @@ impl Folder {
         }
     }
 
-    /// What is not folded.
+    /// How much is to be folded.
     async fn waiting(&self) -> Result<Waiting, SeriesError> {
         // Newest first, as the log's own question for its end.
         let waiting = sqlx::query_as(

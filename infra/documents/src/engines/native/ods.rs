@@ -1,4 +1,4 @@
-//! What the reader of sheets leaves out of those of an open document: merged cells, and texts of cells without a type.
+//! Merged cells of the sheets of an open document, and texts of cells without a type: the reader of sheets leaves them out.
 
 use std::collections::HashMap;
 
