@@ -158,6 +158,7 @@ impl Folder {
     #[boxed]
     pub async fn step(&mut self) -> Result<FoldStep, SeriesError> {
         if !self.is_filled {
+            Progress::begin(&mut *self.pool.acquire().await?, "series").await?;
             self.is_filled = current::fill(&self.pool).await?;
         }
         rollups::fill(&self.pool).await?;

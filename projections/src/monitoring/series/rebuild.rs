@@ -91,7 +91,7 @@ async fn build_and_compare(
     connection.execute(drop_statement(BESIDE).as_str()).await?;
     sqlx::query("SELECT create_series($1)").bind(BESIDE).execute(&mut *connection).await?;
     sqlx::query("SELECT create_series_current($1)").bind(BESIDE).execute(&mut *connection).await?;
-    start_at_the_log_start(connection).await?;
+    Progress::begin(connection, BESIDE).await?;
     let mut days = HashSet::new();
     let all = head(&mut *connection).await?.points;
     while fold(connection, &mut days).await? != FoldStep::Idle {
@@ -122,16 +122,6 @@ async fn fold(connection: &mut PgConnection, days: &mut HashSet<NaiveDate>) -> R
     let step = step_in(&mut transaction, BESIDE, days).await?;
     transaction.commit().await?;
     Ok(step)
-}
-
-/// Retention may have dropped the first days.
-async fn start_at_the_log_start(connection: &mut PgConnection) -> Result<(), SeriesError> {
-    let statement = format!(
-        "UPDATE {BESIDE}.progress p SET position = l.position - 1, total = l.total - l.points
-           FROM (SELECT position, total, points FROM datapoint_log ORDER BY position LIMIT 1) l"
-    );
-    connection.execute(statement.as_str()).await?;
-    Ok(())
 }
 
 /// Sums over points, by chunk, that do not depend on rows.

@@ -51,6 +51,17 @@ impl Progress {
         sqlx::query_as(&sql).fetch_one(connection).await
     }
 
+    /// Moves one that has not begun to the first row of the log: retention may have dropped the days before, here or where the log was
+    /// exported.
+    pub(super) async fn begin(connection: &mut PgConnection, schema: &str) -> Result<(), sqlx::Error> {
+        let sql = format!(
+            "UPDATE {schema}.progress p SET position = l.position - 1, total = l.total - l.points
+               FROM (SELECT position, total, points FROM datapoint_log ORDER BY position LIMIT 1) l
+              WHERE p.position = 0 AND l.position > 1"
+        );
+        sqlx::query(&sql).execute(connection).await.map(drop)
+    }
+
     pub(super) fn end(&self) -> (i64, NaiveDate, i64) {
         (self.position, self.day, self.total)
     }

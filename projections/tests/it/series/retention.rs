@@ -6,9 +6,9 @@ use chrono::{DateTime, NaiveDate, TimeDelta};
 use signalbox_datapoint_log::{Point, clear_points, micros, read_row};
 use signalbox_domain::monitoring::{Channel, ChannelChanges, ChannelCommand};
 use signalbox_projections::monitoring::series::{
-    Bucket, BucketWindow, Figures, Overdue, Removal, SeriesError, SeriesReport, buckets, continue_removal,
-    counting, days_before, drop_in_turn, drop_old_days, drop_old_rollups, is_turn, next_run, old_rollup_days,
-    overdue, rebuild_series, record_removals,
+    Bucket, BucketWindow, Figures, Folder, Overdue, Removal, SeriesError, SeriesReport, buckets,
+    continue_removal, counting, days_before, drop_in_turn, drop_old_days, drop_old_rollups, is_turn,
+    next_run, old_rollup_days, overdue, rebuild_series, record_removals,
 };
 use signalbox_test_support::{eventually, seconds};
 use sqlx::postgres::PgPoolOptions;
@@ -57,6 +57,36 @@ async fn days_are_found_however_postgresql_joins() {
     let pool = PgPoolOptions::new().max_connections(1).connect_with(connection).await.unwrap();
     assert_eq!(days_before(&pool, oldest).await.unwrap().len(), 1);
     assert_eq!(drop_old_days(&pool, oldest, log.clock.now().date_naive()).await.unwrap().partitions, 3);
+}
+
+#[tokio::test]
+async fn a_log_without_its_first_days_is_folded_from_its_first_row() {
+    let mut log = Log::new().await;
+    for _ in 0..4 {
+        log.append(one_now(&log)).await;
+        log.fold().await;
+        log.clock.advance(TimeDelta::days(1));
+    }
+    let (oldest, today) = (at(0).date_naive() + TimeDelta::days(2), log.clock.now().date_naive());
+    drop_old_days(&log.pool, oldest, today).await.unwrap();
+    log.known.retain(|point| point.day >= oldest);
+    // As after an import.
+    for statement in [
+        "DROP SCHEMA series CASCADE",
+        "SELECT create_series('series')",
+        "SELECT create_series_current('series')",
+    ] {
+        sqlx::query(statement).execute(&log.pool).await.unwrap();
+    }
+    log.folder = Folder::new(log.pool.clone());
+    log.fold().await;
+    assert_eq!(log.exported(DateTime::UNIX_EPOCH, None, 10).await, log.expected(|_| true));
+    let folded: i64 = sqlx::query_scalar("SELECT sum(count)::bigint FROM series.rollups WHERE span = 1")
+        .fetch_one(&log.pool)
+        .await
+        .unwrap();
+    assert_eq!(folded, log.known.len() as i64);
+    assert_eq!(rebuild(&log).await.differences, 0);
 }
 
 #[tokio::test]
