@@ -43,7 +43,7 @@ pub(super) async fn retire(connection: &mut PgConnection, retired: Retired<'_>) 
     .bind(channels)
     .execute(&mut *connection)
     .await?;
-    // Halves are added, because a sum may be the greatest float.
+    // PostgreSQL refuses sums beyond the greatest float, and halves of the least one.
     sqlx::query(
         "WITH moved AS (
              DELETE FROM series.rollups r WHERE ($1::date IS NULL OR r.day >= $1) AND r.day <= $2
@@ -53,7 +53,10 @@ pub(super) async fn retire(connection: &mut PgConnection, retired: Retired<'_>) 
          SELECT channel, span, number, day, count, sum, sum_low, min, max, first_time, first_value, first_position, first_index,
                 last_time, last_value, last_position, last_index FROM moved
              ON CONFLICT (channel, span, number, day) DO UPDATE SET count = k.count + excluded.count,
-                sum = 2 * greatest(least(k.sum / 2 + excluded.sum / 2, 8.98e307), -8.98e307),
+                sum = CASE WHEN (k.sum > 0) <> (excluded.sum > 0) OR abs(k.sum) <= 1.7976931348623157e308 - abs(excluded.sum)
+                           THEN k.sum + excluded.sum
+                           WHEN k.sum > 0 THEN 1.7976931348623157e308
+                           ELSE -1.7976931348623157e308 END,
                 sum_low = k.sum_low + excluded.sum_low,
                 min = least(k.min, excluded.min), max = greatest(k.max, excluded.max),
                 (first_time, first_value, first_position, first_index) = (SELECT f.* FROM (VALUES

@@ -90,6 +90,31 @@ async fn a_log_without_its_first_days_is_folded_from_its_first_row() {
 }
 
 #[tokio::test]
+async fn sums_at_the_ends_of_the_range_of_a_float_are_kept() {
+    let mut log = Log::new().await;
+    let time = micros(log.clock.now());
+    let values = [5e-324, f64::MAX, f64::MIN];
+    log.append((1..).zip(values).map(|(channel, value)| Point { channel, time, value }).collect()).await;
+    log.fold().await;
+    // As after an earlier removal of values of the same hour.
+    sqlx::query("INSERT INTO ops.kept_rollups SELECT * FROM series.rollups")
+        .execute(&log.pool)
+        .await
+        .unwrap();
+    log.clock.advance(TimeDelta::days(3));
+    log.append(one_now(&log)).await;
+    log.fold().await;
+    let today = log.clock.now().date_naive();
+    drop_old_days(&log.pool, today, today).await.unwrap();
+    let kept: Vec<f64> =
+        sqlx::query_scalar("SELECT sum FROM ops.kept_rollups WHERE span = 1 ORDER BY channel")
+            .fetch_all(&log.pool)
+            .await
+            .unwrap();
+    assert_eq!(kept, [1e-323, f64::MAX, f64::MIN]);
+}
+
+#[tokio::test]
 async fn days_that_are_in_use_stay_whole_and_their_turn_is_kept() {
     let mut log = Log::new().await;
     for _ in 0..4 {
