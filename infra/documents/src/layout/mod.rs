@@ -24,6 +24,7 @@ mod marker;
 mod parted;
 mod ruled;
 mod spans;
+mod upright;
 
 use signalbox_pdf::{Area, Rule, Shape, Word};
 
@@ -129,7 +130,7 @@ pub fn analyse(mut pages: Vec<PageContent>) -> Layout {
         let (level, others) =
             std::mem::take(&mut page.words).into_iter().partition(|word| !word.style.turned);
         page.words = level;
-        turned.push(others);
+        turned.push(upright::arrange(others));
         tables.push(ruled::take(&page.rules, &mut page.words, &known));
         lines.push(line::gather(std::mem::take(&mut page.words)));
     }
