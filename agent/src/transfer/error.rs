@@ -17,6 +17,8 @@ pub enum TransferError {
     Stalled(u64),
     #[error("'{0}' changed while it was read.")]
     SourceChanged(String),
+    #[error("'{0}' was removed while its tree was read.")]
+    Removed(String),
     #[error("'{0}' cannot be read: {1}.")]
     Read(String, io::Error),
     #[error("'{0}' cannot be written: {1}.")]

@@ -48,7 +48,13 @@ async fn tree(job: &Job, root: Place) -> Result<Moved, TransferError> {
     job.progress.set_total(found.iter().map(|found| found.size).sum());
     let staged = if job.request.is_repeated() { staged(job).await? } else { HashMap::new() };
     let group = job.group();
-    let moves = found.into_iter().map(|found| move_entry(&group, &staged, found));
+    let moves = found.into_iter().map(async |found| {
+        // Found a moment ago: the next attempt finds the tree as it is then.
+        move_entry(&group, &staged, found).await.map_err(|error| match error {
+            TransferError::Path(ConfineError::Missing(name)) => TransferError::Removed(name),
+            other => other,
+        })
+    });
     let entries = together(&group.interrupt, job.context.config.parallel_files, moves).await?;
     Ok(Moved::tree(&entries))
 }

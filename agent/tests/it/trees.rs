@@ -81,6 +81,25 @@ async fn a_later_attempt_fetches_only_what_is_missing_or_differs() {
 }
 
 #[tokio::test]
+async fn a_file_that_is_removed_while_its_tree_is_read_leaves_it_to_the_next_attempt() {
+    let site = Site::start("auto").await;
+    for number in 10..50 {
+        site.folder.write(&format!("in/tree/{number}"), bytes(100_000));
+    }
+    site.gateway.faults(|faults| faults.uploads_stall_after = Some(1000));
+    site.gateway.request("upload", 5, json!({ "source_path": "tree/", "tree": true, "attempt": 1 }));
+    site.gateway
+        .until("bytes", |inner| inner.transfers.get(&5).is_some_and(|files| !files.is_empty()).then_some(()))
+        .await;
+    std::fs::remove_file(site.folder.path("in/tree/49")).unwrap();
+    site.gateway.faults(|faults| faults.uploads_stall_after = None);
+    let report = site.gateway.report(5).await;
+    assert_eq!((&report["type"], &report["data"]["retryable"]), (&json!("transfer_error"), &json!(true)));
+    let report = report.to_string();
+    assert!(report.contains("'49' was removed while its tree was read"), "{report}");
+}
+
+#[tokio::test]
 async fn an_empty_tree_makes_an_empty_directory() {
     let site = Site::start("auto").await;
     std::fs::create_dir(site.folder.path("in/tree")).unwrap();
