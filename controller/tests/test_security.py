@@ -279,12 +279,13 @@ class OpcUaSecurityTest(SecretTest):
     async def test_wrong_credentials_and_servers_are_refused(self) -> None:
         await self.start_server()
         own, user = self.own(), {"username": USER, "password": PASSWORD}
-        other, _ = self.authority.issue("other", *local())
+        other, other_key = self.authority.issue("other", *local())
         address = f"127.0.0.1:{self.port}"
         for config, words in (
             ({**own, "username": USER, "password": PASSWORD[::-1]}, (address, "BadUserAccessDenied")),
             ({**own}, (address, "BadIdentityTokenRejected")),
-            ({**own, **user, "server_certificate_file": str(other)}, (address,)),
+            ({**own, **user, "server_certificate_file": str(other)}, (address, "server_certificate_file is not its own")),
+            ({**own, **user, "key_file": str(other_key)}, ("key_file: ", "does not belong to the certificate")),
             ({**user, "security": "None"}, (address,)),
             ({**own, **user, "key_file": "/nowhere"}, ("key_file: /nowhere cannot be read", "No such file")),
             ({**own, **user, "certificate_file": own["key_file"]}, ("certificate_file: ", "is not a certificate")),

@@ -143,11 +143,17 @@ class OpcUaPlugin(PushPlugin):
                 await self._subscribe(client)
         except (OSError, TimeoutError, UaError) as error:
             await self._do_disconnect()
-            why = "it does not answer" if isinstance(error, TimeoutError) else _why(error)
+            why = self._silence if isinstance(error, TimeoutError) else _why(error)
             raise PluginConnectionError(self.meta.id, f"no connection to {config.url}: {why}") from error
         except BaseException:
             await self._do_disconnect()
             raise
+
+    @property
+    def _silence(self) -> str:
+        """Servers give no reason when they refuse a certificate."""
+        refused = ", or does not trust certificate_file, or server_certificate_file is not its own"
+        return f"it does not answer{refused if self.config.security != 'None' else ''}"
 
     async def _secure(self, client: Any) -> None:
         """Sets policy and certificates. The client has the URI of its certificate, which servers compare."""
@@ -157,7 +163,10 @@ class OpcUaPlugin(PushPlugin):
 
         config = self.config
         certificate, own = await _of_file("certificate_file", config.certificate_file, load_certificate)
-        key, _ = await _of_file("key_file", config.key_file, load_private_key)
+        key, own_key = await _of_file("key_file", config.key_file, load_private_key)
+        if own_key.public_key() != own.public_key():
+            why = f"does not belong to the certificate in {config.certificate_file}"
+            raise UnusableFileError("key_file", config.key_file, why, "name the key that it was made with")
         expected = None
         if config.server_certificate_file:
             path = config.server_certificate_file
