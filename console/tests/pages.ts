@@ -2,7 +2,7 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import axe from 'axe-core';
-import { type Look, type Stage, type State, type Visitor } from './stage.ts';
+import { type Look, type Stage, type Visitor } from './stage.ts';
 
 const LOOKS: Record<string, Look> = {
   'light wide': { theme: 'light', width: 1440, height: 900 },
@@ -72,20 +72,18 @@ export async function addresses({ page }: Visitor, base: string): Promise<[strin
 export async function sweep(stage: Stage, admin: Visitor): Promise<string[]> {
   const list = await addresses(admin, stage.relay.url);
   const state = await admin.context.storageState();
-  const looks = Object.entries(PICTURES ? ALL_LOOKS : LOOKS);
-  return (await Promise.all(looks.map(([name, look]) => sweepIn(stage, name, look, state, list)))).flat();
-}
-
-async function sweepIn(stage: Stage, name: string, look: Look, state: State, list: [string, string][]): Promise<string[]> {
-  const visitor = await stage.visitor(look, state);
   const faults: string[] = [];
-  for (const [address, heading] of list) {
-    await visit(stage, visitor, address, heading);
-    faults.push(...(await findings(visitor)).map((finding) => `${address}, ${name}: ${finding}`));
-    if (PICTURES) await picture(visitor, name, address);
+  // One after the other: two windows of one user supersede each other's back-tests.
+  for (const [name, look] of Object.entries(PICTURES ? ALL_LOOKS : LOOKS)) {
+    const visitor = await stage.visitor(look, state);
+    for (const [address, heading] of list) {
+      await visit(stage, visitor, address, heading);
+      faults.push(...(await findings(visitor)).map((finding) => `${address}, ${name}: ${finding}`));
+      if (PICTURES) await picture(visitor, name, address);
+    }
+    faults.push(...visitor.faults.map((fault) => `${name}: ${fault}`));
+    await visitor.context.close();
   }
-  faults.push(...visitor.faults.map((fault) => `${name}: ${fault}`));
-  await visitor.context.close();
   return faults;
 }
 

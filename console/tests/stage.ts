@@ -53,9 +53,6 @@ export interface Look {
 
 export const WIDE: Look = { theme: 'light', width: 1440, height: 900 };
 
-/** The log-in of a person, as a browser keeps it. */
-export type State = Awaited<ReturnType<BrowserContext['storageState']>>;
-
 /** A page and what it must not do: report errors, or ask anybody else for anything. */
 export interface Visitor {
   context: BrowserContext;
@@ -88,7 +85,7 @@ export class Stage {
     }
   }
 
-  async visitor(look: Look = WIDE, state?: State): Promise<Visitor> {
+  async visitor(look: Look = WIDE, state?: Awaited<ReturnType<BrowserContext['storageState']>>): Promise<Visitor> {
     if (!this.browser) throw new Error('the stage is not open');
     const context = await this.browser.newContext({
       viewport: { width: look.width, height: look.height }, colorScheme: look.theme, locale: 'en-GB', reducedMotion: 'reduce',
