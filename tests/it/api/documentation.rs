@@ -363,6 +363,7 @@ async fn the_commands_of_the_documents_do_what_is_said() {
         agents.push(RealAgent::start(&world.admin.url(""), token, &folder, Transport::Auto));
     }
     world.until_transfer(1, |transfer| transfer["finished_at"].is_string()).await;
+    world.until_mail_is_gone().await;
     for agent in agents {
         agent.stop().await;
     }
