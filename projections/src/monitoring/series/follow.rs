@@ -27,9 +27,10 @@ use super::{
 };
 use crate::{Lease, Leases, runner::END_HUNG};
 
-/// Points that are folded without waiting, and at once. So many come within a second only under load, and then each channel's rows are
-/// written less often; a query decodes as many in some 50 ms.
-const MANY: i64 = 1_000_000;
+/// Points that are folded without waiting.
+const MANY: i64 = 100_000;
+/// Points that are folded at once: more than [`MANY`] are pending only under load, and then each channel's rows are written less often.
+const AT_ONCE: i64 = 400_000;
 /// Rows that are folded at once.
 const ROWS: i64 = 20_000;
 /// How long a few points wait.
@@ -151,7 +152,7 @@ impl Folder {
         packing::step(&self.pool).await
     }
 
-    /// Folds pending points, at most about a million.
+    /// Folds pending points, at most about 400,000.
     ///
     /// # Errors
     /// [`SeriesError`]; nothing has changed then.
@@ -190,7 +191,7 @@ pub(super) async fn step_in(
     days: &mut HashSet<NaiveDate>,
 ) -> Result<FoldStep, SeriesError> {
     let progress = Progress::read(&mut *connection, schema).await?;
-    let rows = read_points_after(&mut *connection, progress.end(), MANY, ROWS).await?;
+    let rows = read_points_after(&mut *connection, progress.end(), AT_ONCE, ROWS).await?;
     let Some(last) = rows.last() else { return Ok(FoldStep::Idle) };
     check_gapless(progress.position, &rows)?;
     let sql = format!("UPDATE {schema}.progress SET position = $2, day = $3, total = $4 WHERE position = $1");
