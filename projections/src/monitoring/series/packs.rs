@@ -68,10 +68,16 @@ pub(super) async fn keep_up(
     if day < progress.day {
         // A clock was set back: what may be packed of these days is no longer looked for.
         let begun = packed_before.unwrap_or(day);
-        for table in ["packed_hours", "unpacked_hours"] {
-            let sql = format!("DELETE FROM series.{table} WHERE day >= $1 AND day < $2");
-            sqlx::query(&sql).bind(begun).bind(progress.day).execute(&mut *connection).await?;
-        }
+        sqlx::query("DELETE FROM series.packed_hours WHERE day >= $1 AND day < $2")
+            .bind(begun)
+            .bind(progress.day)
+            .execute(&mut *connection)
+            .await?;
+        sqlx::query("DELETE FROM series.unpacked_hours WHERE day >= $1 AND day < $2")
+            .bind(begun)
+            .bind(progress.day)
+            .execute(&mut *connection)
+            .await?;
     }
     Ok(packed_before)
 }

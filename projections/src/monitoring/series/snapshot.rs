@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use chrono::NaiveDate;
 use signalbox_database::Class;
 use signalbox_datapoint_log::{ChunkPoint, read_points_after};
-use sqlx::{FromRow, PgConnection, PgPool, Postgres, Transaction};
+use sqlx::{Executor, FromRow, PgConnection, PgPool, Postgres, Transaction};
 
 use super::{Datapoint, SeriesError, batch::Batch, first_day_since, incomplete::note_skipped};
 
@@ -59,7 +59,7 @@ impl Progress {
                FROM (SELECT position, total, points FROM datapoint_log ORDER BY position LIMIT 1) l
               WHERE p.position = 0 AND l.position > 1"
         );
-        sqlx::query(&sql).execute(connection).await.map(drop)
+        connection.execute(sql.as_str()).await.map(drop)
     }
 
     pub(super) fn end(&self) -> (i64, NaiveDate, i64) {
