@@ -7,7 +7,6 @@ import contextlib
 import json
 import logging
 import os
-import random
 import signal
 import socket
 import sqlite3
@@ -19,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ports import free_port
 from signalbox_controller.buffer import Buffer
 from signalbox_controller.running import Running
 from signalbox_controller.service import Channel, Instance, Latest
@@ -28,16 +28,6 @@ TOOLS = Path(__file__).resolve().parent.parent.parent / ".tools"
 for library in ("asyncua", "pymodbus"):
     logging.getLogger(library).setLevel(logging.CRITICAL)
 QUICK = {"retry_policy": {"base_delay": 0.1, "max_delay": 0.3}}
-
-
-def free_port() -> int:
-    """A port that is free now, and that no outgoing connection takes while its server is away."""
-    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    for port in random.sample(range(max(1024, first - 20_000), first), 100):
-        with contextlib.suppress(OSError), socket.socket() as listener:
-            listener.bind(("127.0.0.1", port))
-            return port
-    raise OSError(f"100 ports below {first} are taken")
 
 
 class Mosquitto:

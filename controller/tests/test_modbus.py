@@ -8,7 +8,8 @@ import pty
 import tty
 from typing import Any
 
-from peers import DeviceTest, Proxy, free_port
+from peers import DeviceTest, Proxy
+from ports import free_port
 from pymodbus import FramerType
 from pymodbus.datastore import ModbusDeviceContext, ModbusSequentialDataBlock, ModbusServerContext
 from pymodbus.server import ModbusSerialServer, ModbusTcpServer

@@ -21,7 +21,8 @@ from certificates import Authority, local
 from cryptography import x509
 from paho.mqtt.client import Client
 from paho.mqtt.enums import CallbackAPIVersion
-from peers import TOOLS, DeviceTest, Mosquitto, free_port
+from peers import TOOLS, DeviceTest, Mosquitto
+from ports import free_port
 from signalbox_plugins import PluginConnectionError
 from signalbox_plugins.discovery import built_in_plugins
 

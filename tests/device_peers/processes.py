@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import random
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -20,6 +18,11 @@ from pathlib import Path
 from typing import Any
 
 TOP = Path(__file__).resolve().parent.parent.parent
+# Shared with the tests of the controller.
+sys.path.append(str(TOP / "controller/tests"))
+
+from ports import free_port  # noqa: E402
+
 EMAIL, PASSWORD = "admin@example.org", "a password of devices"
 SLOW = float(os.environ.get("SIGNALBOX_TEST_SLOWNESS", "1"))
 # The devices and the service are on this machine: never through a proxy.
@@ -50,16 +53,6 @@ def until(what: str, attempt: Callable[[], Any], seconds: float = 90) -> Any:
 def millis() -> int:
     """The time as the devices note it."""
     return time.time_ns() // 1_000_000
-
-
-def free_port() -> int:
-    """A port that is free now, and that no outgoing connection takes while its server is away."""
-    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
-    for port in random.sample(range(max(1024, first - 20_000), first), 100):
-        with contextlib.suppress(OSError), socket.socket() as listener:
-            listener.bind(("127.0.0.1", port))
-            return port
-    raise OSError(f"100 ports below {first} are taken")
 
 
 def sources(*folders: str) -> str:

@@ -167,6 +167,7 @@ class ModbusPlugin(DevicePlugin):
             client.close()
             raise PluginConnectionError(self.meta.id, f"no connection to {place}")
         self._client, self._failed, self._silent, self._answered = client, {}, {}, set()
+        self._not_finite.clear()
 
     async def _do_disconnect(self) -> None:
         client, self._client = self._client, None
