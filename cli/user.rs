@@ -86,7 +86,7 @@ async fn create(
     let password = read_password()?;
     check_new_password(&password).map_err(|weak| anyhow!("the password {weak}"))?;
     let username = username.unwrap_or_else(|| email.split('@').next().unwrap_or_default().to_owned());
-    let password_hash = Passwords::new(1)?.hash(password).await?;
+    let password_hash = Passwords::new(1).hash(password).await?;
     let new = NewUser { number: 0, email: email.clone(), username: username.clone(), role, password_hash };
     let clock = Clock::system();
     let (id, command) = (clock.new_id(), DomainCommand::Create(new));

@@ -88,7 +88,7 @@ pub async fn ensure_admin(
         email: email.clone(),
         username: "admin".to_owned(),
         role: Role::Admin,
-        password_hash: Passwords::new(1)?.hash(password.expose().to_owned()).await?,
+        password_hash: Passwords::new(1).hash(password.expose().to_owned()).await?,
     };
     match bus.send::<User>(clock.new_id(), None, &metadata(clock), &UserCommand::Create(new)).await {
         Ok(_) => Ok(Some(NewAdmin { login: email, made_password: is_made.then_some(password) })),

@@ -159,7 +159,7 @@ impl Gateway {
             sessions,
             api_tokens,
             trusted_proxies: TrustedProxies(config.server.trusted_proxies.clone().into()),
-            passwords: Passwords::new(config.identity.concurrent_hashes)?,
+            passwords: Passwords::new(config.identity.concurrent_hashes),
             sso: SingleSignOn::open(&config.sso, &clock)?.map(Arc::new),
             failed_logins: Arc::new(FailedLogins::default()),
             agent_tokens: AgentTokens::new(pool.clone(), clock.clone(), server_clock.clone()),

@@ -37,7 +37,7 @@ impl fmt::Debug for Secret {
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl Folder {
@@ -46,7 +46,7 @@ impl Folder {
         make(path, mode).map_err(EmbeddedError::file("make the folder", path))?;
         let path = path.canonicalize().map_err(EmbeddedError::file("open the folder", path))?;
         let lock = lock(&path)?;
-        Ok(Self { path, _lock: lock })
+        Ok(Self { path, lock })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -80,6 +80,15 @@ impl Folder {
             .and_then(|()| fs::rename(&unfinished, &path))
             .map_err(EmbeddedError::file("write", &path))?;
         Ok(path)
+    }
+}
+
+impl Drop for Folder {
+    /// To close the file would not be enough: a child that another thread has just forked holds a copy of it until it
+    /// runs its own program, and the lock with it.
+    fn drop(&mut self) {
+        // The kernel releases it when the last copy is closed.
+        let _ = self.lock.unlock();
     }
 }
 
@@ -147,6 +156,16 @@ mod tests {
         assert!(matches!(refused, EmbeddedError::InUse { .. }), "{refused}");
         drop(first);
         Folder::claim(&path, 0o700).unwrap();
+    }
+
+    #[test]
+    fn a_folder_is_free_when_it_is_dropped_whatever_a_child_holds() {
+        let place = tempfile::tempdir().unwrap();
+        let first = Folder::claim(place.path(), 0o700).unwrap();
+        let held_by_a_child = first.lock.try_clone().unwrap();
+        drop(first);
+        Folder::claim(place.path(), 0o700).unwrap();
+        drop(held_by_a_child);
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub enum Occasion {
 #[derive(Debug)]
 pub struct Locked {
     updates: Updates,
-    _lock: File,
+    lock: File,
 }
 
 impl Updates {
@@ -80,7 +80,7 @@ impl Updates {
         fs::create_dir_all(&self.0.folder)?;
         let file = File::options().write(true).create(true).truncate(false).open(self.0.folder.join(LOCK))?;
         match file.try_lock() {
-            Ok(()) => Ok(Some(Locked { updates: self.clone(), _lock: file })),
+            Ok(()) => Ok(Some(Locked { updates: self.clone(), lock: file })),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -97,6 +97,15 @@ impl Updates {
         signature: Option<&str>,
     ) -> Result<(), VerifyError> {
         verify(bundle, expected, self.0.key.as_ref(), signature)
+    }
+}
+
+impl Drop for Locked {
+    /// To close the file would not be enough: a child that another thread has just forked holds a copy of it until it
+    /// runs its own program, and the lock with it.
+    fn drop(&mut self) {
+        // The kernel releases it when the last copy is closed.
+        let _ = self.lock.unlock();
     }
 }
 

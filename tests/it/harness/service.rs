@@ -21,6 +21,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::seconds;
 
+/// Of each pool of a process. A server's process for a connection costs as much as a hundred questions, and a service
+/// that starts uses all that it may have.
+const CONNECTIONS: u32 = 6;
+
 /// The parts of one process of the service.
 pub struct Process {
     pub pool: PgPool,
@@ -34,7 +38,7 @@ pub struct Process {
 impl Process {
     /// A process with connections of its own, which does nothing yet.
     pub async fn new(config: &Config, clock: &Clock) -> Self {
-        let pool = signalbox_database::connect(config.database.url.expose(), 12).await.unwrap();
+        let pool = signalbox_database::connect(config.database.url.expose(), CONNECTIONS).await.unwrap();
         let bus = Bus::connect(config.nats.url.expose()).await.unwrap();
         let bus = bus.with_replicas(config.nats.replicas);
         let (clock, config) = (clock.clone(), config.clone());
