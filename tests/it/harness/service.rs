@@ -21,8 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::seconds;
 
-/// Of each pool of a process. A server's process for a connection costs as much as a hundred questions, and a service
-/// that starts uses all that it may have.
+/// Of each pool of a process. A service that starts uses all that it may have, and PostgreSQL starts a process for each.
 const CONNECTIONS: u32 = 6;
 
 /// The parts of one process of the service.
