@@ -7,6 +7,7 @@ import io
 import json
 import threading
 import zipfile
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,8 @@ class Signalbox:
         # Calls while it was away.
         self.unanswered = 0
         self.refusals: list[int] = []
+        # Called with the path before an answer, beside other calls.
+        self.before: Callable[[str], None] = lambda _: None
         self._lock = threading.Lock()
         handler = type("Handler", (_Handler,), {"signalbox": self})
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
@@ -130,6 +133,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.signalbox.before(self.path)
         status, answer = self.signalbox.answer(self.command, self.path, json.loads(content) if content else None)
         sent = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         self.send_response(status)

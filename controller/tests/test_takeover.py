@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import tempfile
+import threading
+import time
 import unittest
 import warnings
 from collections.abc import Callable
@@ -81,6 +83,37 @@ class TakeoverTest(unittest.IsolatedAsyncioTestCase):
         await run.stop()
         self.assertEqual(self.notes()[-2:], ["0.0", "disconnected"])
         self.assertEqual((self.service.claims, self.service.reports[-1]), ({}, ("i1", "inactive")))
+
+    async def test_a_call_that_is_under_way_at_a_stop_arrives_before_the_goodbye(self) -> None:
+        service = self.service
+        ends = {
+            "status": lambda: service.reports[-1:] == [("i1", "inactive")],
+            "claims": lambda: not service.claims,
+        }
+        for name, has_ended in ends.items():
+            with self.subTest(name):
+                self.notes_file.unlink(missing_ok=True)
+                run = self.start(name)
+                await self.until(lambda run=run: run.runs("i1") and ("i1", "connected") in service.reports)
+                under_way, stopping = threading.Event(), threading.Event()
+
+                def delay(path: str, name: Any = name, has_ended: Any = has_ended) -> None:
+                    if path.endswith(name) and not under_way.is_set():
+                        under_way.set()
+                        stopping.wait(30)
+                        # Long enough to be overtaken by one that does not wait.
+                        until = time.monotonic() + 1
+                        while not has_ended() and time.monotonic() < until:
+                            time.sleep(0.01)
+
+                service.before = delay
+                await self.until(under_way.is_set)
+                stop = asyncio.create_task(run.stop())
+                await self.until(lambda: "disconnected" in self.notes())
+                stopping.set()
+                await stop
+                service.before = lambda _: None
+                self.assertEqual((service.claims, service.reports[-1]), ({}, ("i1", "inactive")))
 
     async def test_a_stop_without_the_service_writes_the_safe_state(self) -> None:
         run = await self.running_with_order()

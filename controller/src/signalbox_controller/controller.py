@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
+from typing import TypeVar
 
 from signalbox_plugins.discovery import built_in_plugins
 
@@ -24,6 +26,7 @@ _LAST_SECONDS = 5.0
 # Outputs wait for their safe state so long at most.
 _CHECK_SECONDS = 3.0
 _CONFLICT = 409
+_Result = TypeVar("_Result")
 
 
 class Controller:
@@ -41,6 +44,9 @@ class Controller:
         self._arrived = asyncio.Event()
         self._was_away = False
         self._dropped = 0
+        # A thread each, so that they arrive in order: the call of a cancelled task is still made.
+        self._claiming = ThreadPoolExecutor(1)
+        self._reporting = ThreadPoolExecutor(1)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Runs until `stop` is set; then outputs are in their safe state, and what was measured is sent or on disk."""
@@ -60,6 +66,8 @@ class Controller:
             await self._say_goodbye()
             await self._telemetry.close()
             self._buffer.close()
+            for thread in (self._claiming, self._reporting):
+                thread.shutdown(wait=False, cancel_futures=True)
         for result in ended:
             if isinstance(result, Exception):
                 raise result
@@ -102,7 +110,7 @@ class Controller:
     async def _claim(self, instances: list[str]) -> set[str]:
         """Claims instances; returns those that no other controller runs."""
         try:
-            mine = await asyncio.to_thread(self._service.claim, self._claimant, instances)
+            mine = await _call(self._claiming, self._service.claim, self._claimant, instances)
         except Refused as error:
             if error.status != _CONFLICT:
                 raise
@@ -131,7 +139,7 @@ class Controller:
         except (PackageError, Refused) as error:
             _LOG.error("%s cannot be run: %s", instance.name, error)
             await self._stop(instance.id)
-            await asyncio.to_thread(self._service.report, instance.id, "error", str(error))
+            await _call(self._reporting, self._service.report, instance.id, "error", str(error))
             return
         running = self._running.get(instance.id)
         if running is not None and (running.instance, running.folder) == (instance, folder):
@@ -245,7 +253,7 @@ class Controller:
                 while await self._send_one():
                     pass
                 for id in self._running:
-                    await asyncio.to_thread(self._service.report, id, "inactive", None)
+                    await _call(self._reporting, self._service.report, id, "inactive", None)
                 await self._claim([])
                 await asyncio.to_thread(self._service.log, "Controller stopped", "warning")
         except (Away, Refused, TimeoutError) as error:
@@ -253,7 +261,7 @@ class Controller:
 
     async def _try_to(self, call: Callable[..., None], *arguments: object) -> bool:
         try:
-            await asyncio.to_thread(call, *arguments)
+            await _call(self._reporting, call, *arguments)
         except (Away, Refused) as error:
             self._note_away(error)
             return False
@@ -263,3 +271,7 @@ class Controller:
         if not self._was_away:
             self._was_away = True
             _LOG.warning("Signalbox does not answer: %s; values are kept on disk", error)
+
+
+async def _call(thread: Executor, call: Callable[..., _Result], *arguments: object) -> _Result:
+    return await asyncio.get_running_loop().run_in_executor(thread, call, *arguments)
