@@ -42,7 +42,7 @@ mod watching;
 use self::{
     http::{
         answer, blobs, client_address, connections, extract, form, headers, network, paths, policy, problem,
-        words,
+        settings, words,
     },
     services::{consistency, limits, open_sockets, readiness, shares},
 };

@@ -3,7 +3,7 @@
 use std::{any::type_name, fmt};
 
 use serde::{
-    Serialize, Serializer,
+    Deserialize, Deserializer, Serialize, Serializer,
     de::{DeserializeOwned, IntoDeserializer, value},
 };
 use sqlx::{
@@ -114,6 +114,13 @@ impl<T> fmt::Display for Word<T> {
 impl<T> Serialize for Word<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.text)
+    }
+}
+
+/// Only words that are known: others are for rows of newer versions, not for requests.
+impl<'de, T: Deserialize<'de> + Serialize> Deserialize<'de> for Word<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        T::deserialize(deserializer).map(Self::from)
     }
 }
 

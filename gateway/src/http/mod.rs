@@ -12,4 +12,5 @@ pub(crate) mod network;
 pub(crate) mod paths;
 pub(crate) mod policy;
 pub(crate) mod problem;
+pub(crate) mod settings;
 pub(crate) mod words;

@@ -6,15 +6,15 @@ use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     kernel::UserId,
     transfer::{
-        Job, JobCommand, JobSpec, JobType, NewJob, NewTransfer, Overlap, Retry, Schedule, Transfer,
+        AgentRef, Job, JobCommand, JobSpec, JobType, NewJob, NewTransfer, Overlap, Retry, Schedule, Transfer,
         TransferCommand,
     },
 };
 use signalbox_projections::{
-    Lookup,
+    Lookup, Word,
     register::At,
     transfer::{
-        JobRow, TransferRow, past_job,
+        JobColumns, JobRow, TransferRow, past_job,
         queries::{self, Filter},
     },
     word,
@@ -29,40 +29,29 @@ use crate::{
     consistency::Newest,
     context::RequestContext,
     existence::{examples, judged},
-    extract::{IfMatch, JsonBody, Number, PageParams, Params, Sort, not_null, present},
+    extract::{IfMatch, JsonBody, Number, PageParams, Params, Sort},
     past::{AsOf, AtParams, there},
-    problem::{ErrorOut, Problem},
+    problem::{ErrorOut, Problem, ProblemKind},
     resource::after_write,
     services::{agent_keys::AgentKeys, commands::Commands, replica::Database},
+    settings::{Changes, Settings, Shown},
     transfer::services::TransferServices,
 };
 
+/// A job in an answer.
+pub(crate) type JobOut = Shown<JobFacts, JobSettings>;
+/// Changes of a job.
+pub(crate) type JobChangesIn = Changes<JobSettings>;
+
 /// A job.
 #[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct JobOut {
+#[schema(as = JobOut)]
+pub(crate) struct JobFacts {
     id: i64,
     user_id: i64,
-    name: String,
-    /// `push` or `pull`.
-    #[schema(value_type = crate::words::JobType)]
-    r#type: String,
     /// `active` when the schedule is followed, else `paused`.
     #[schema(value_type = crate::words::JobStatus)]
     status: &'static str,
-    enabled: bool,
-    source_agent_id: i64,
-    destination_agent_id: i64,
-    source_path: String,
-    destination_path: String,
-    /// Cron expression, seconds first.
-    schedule: Option<String>,
-    /// IANA time zone of the schedule.
-    timezone: String,
-    retry: RetryOut,
-    /// `skip` or `queue`.
-    #[schema(value_type = crate::words::Overlap)]
-    overlap: String,
-    description: Option<String>,
     last_run: Option<DateTime<Utc>>,
     next_run: Option<DateTime<Utc>>,
     last_transfer_id: Option<i64>,
@@ -70,93 +59,43 @@ pub(crate) struct JobOut {
     updated_at: DateTime<Utc>,
 }
 
-/// How transfers of a job are retried.
-#[derive(Debug, Serialize, ToSchema)]
-pub(crate) struct RetryOut {
-    max_attempts: i32,
-    backoff_seconds: i32,
-}
-
-/// How transfers are retried; absent fields have their default.
-#[derive(Debug, Clone, Copy, Deserialize, ToSchema)]
-pub(crate) struct RetryIn {
-    /// 1 to 10; 3 if absent.
-    max_attempts: Option<u32>,
-    /// 0 to 86400; 5 if absent.
-    backoff_seconds: Option<u32>,
-}
-
 /// A new job.
-#[derive(Debug, Deserialize, ToSchema)]
-pub(crate) struct JobIn {
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[schema(as = JobIn)]
+pub(crate) struct JobSettings {
     name: String,
     /// `push` (default) or `pull`.
-    #[serde(default)]
     #[schema(value_type = Option<crate::words::JobType>)]
-    r#type: Option<JobType>,
+    r#type: Option<Word<JobType>>,
     source_agent_id: i64,
     destination_agent_id: i64,
     /// A trailing `/` means the whole tree.
     source_path: String,
     destination_path: String,
     /// Cron expression of six fields, seconds first; five are taken as second 0.
-    #[serde(default)]
     schedule: Option<String>,
-    /// IANA time zone; UTC if absent.
-    #[serde(default)]
+    /// IANA time zone of the schedule; UTC if absent.
     timezone: Option<String>,
     /// Whether the schedule is followed; true if absent.
-    #[serde(default)]
     enabled: Option<bool>,
-    #[serde(default)]
     retry: Option<RetryIn>,
     /// When due while still running: `skip` (default) or `queue`.
-    #[serde(default)]
     #[schema(value_type = Option<crate::words::Overlap>)]
-    overlap: Option<Overlap>,
-    #[serde(default)]
+    overlap: Option<Word<Overlap>>,
     description: Option<String>,
 }
 
-/// Changes of a job; absent fields stay as they are, null clears.
-#[derive(Debug, Clone, Deserialize, ToSchema)]
-pub(crate) struct JobChangesIn {
-    #[serde(default, deserialize_with = "not_null")]
-    #[schema(nullable = false)]
-    name: Option<String>,
-    #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::words::JobType>, nullable = false)]
-    r#type: Option<JobType>,
-    #[serde(default, deserialize_with = "not_null")]
-    #[schema(nullable = false)]
-    source_agent_id: Option<i64>,
-    #[serde(default, deserialize_with = "not_null")]
-    #[schema(nullable = false)]
-    destination_agent_id: Option<i64>,
-    #[serde(default, deserialize_with = "not_null")]
-    #[schema(nullable = false)]
-    source_path: Option<String>,
-    #[serde(default, deserialize_with = "not_null")]
-    #[schema(nullable = false)]
-    destination_path: Option<String>,
-    #[serde(default, deserialize_with = "present")]
-    #[schema(value_type = Option<String>)]
-    schedule: Option<Option<String>>,
-    #[serde(default, deserialize_with = "not_null")]
-    #[schema(nullable = false)]
-    timezone: Option<String>,
-    #[serde(default, deserialize_with = "not_null")]
-    #[schema(nullable = false)]
-    enabled: Option<bool>,
-    #[serde(default, deserialize_with = "not_null")]
-    #[schema(nullable = false)]
-    retry: Option<RetryIn>,
-    #[serde(default, deserialize_with = "not_null")]
-    #[schema(value_type = Option<crate::words::Overlap>, nullable = false)]
-    overlap: Option<Overlap>,
-    #[serde(default, deserialize_with = "present")]
-    #[schema(value_type = Option<String>)]
-    description: Option<Option<String>>,
+impl Settings for JobSettings {
+    const CLEARABLE: &'static [&'static str] = &["schedule", "description"];
+}
+
+/// How transfers of a job are retried.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, ToSchema)]
+pub(crate) struct RetryIn {
+    /// 1 to 10; 3 if absent.
+    max_attempts: Option<u32>,
+    /// 0 to 86400; 5 if absent.
+    backoff_seconds: Option<u32>,
 }
 
 /// Whether the schedule of a job is followed.
@@ -204,7 +143,7 @@ pub(crate) async fn list(
 }
 
 /// Create a job.
-#[utoipa::path(post, path = "/api/jobs", tag = "jobs", security(("jwt" = [])), request_body = JobIn, operation_id = "create_job",
+#[utoipa::path(post, path = "/api/jobs", tag = "jobs", security(("jwt" = [])), request_body = JobSettings, operation_id = "create_job",
     responses((status = 201, body = JobOut), (status = 400, body = ErrorOut), (status = 401, body = ErrorOut), (status = 403, body = ErrorOut)))]
 pub(crate) async fn create(
     State(database): State<Database>,
@@ -213,7 +152,7 @@ pub(crate) async fn create(
     State(agent_keys): State<Arc<AgentKeys>>,
     Writer(user): Writer,
     context: RequestContext,
-    JsonBody(job): JsonBody<JobIn>,
+    JsonBody(job): JsonBody<JobSettings>,
 ) -> Result<Response, Problem> {
     let spec = specify(&agent_keys, job).await?;
     let command = JobCommand::Create(NewJob { number: 0, owner: user.id, spec });
@@ -256,13 +195,12 @@ pub(crate) async fn update(
     let metadata = context.metadata(user.actor(), "update job");
     let mut newest = Newest::new(versions);
     let (key, written) = loop {
-        let row = find(&services.database, user.id, id).await.map_err(|missing| {
-            let update = JobCommand::Update(changes.clone().made_to(examples::job_spec()));
-            judged::<Job>(missing, [examples::job(), update])
-        })?;
+        let row = find(&services.database, user.id, id)
+            .await
+            .map_err(|missing| changes_of_none(missing, &changes))?;
         let key = row.id.0;
         let Some(version) = newest.version::<Job>(&services.gate, key, row.version).await? else { continue };
-        let command = JobCommand::Update(respecify(&services.agent_keys, row, changes.clone()).await?);
+        let command = JobCommand::Update(respecify(&services.agent_keys, &row, &changes).await?);
         let written = services.commands.write::<Job>(key, Some(version), &metadata, &command).await;
         if let Some(written) = newest.judge::<Job>(&services.gate, key, written).await? {
             break (key, written);
@@ -313,54 +251,75 @@ pub(crate) async fn run(
     transfers::created(&database, &transfers, written, context.resource, user.number).await
 }
 
-async fn specify(agent_keys: &AgentKeys, job: JobIn) -> Result<JobSpec, Problem> {
+async fn specify(agent_keys: &AgentKeys, job: JobSettings) -> Result<JobSpec, Problem> {
     let agents =
         [("source_agent_id", job.source_agent_id), ("destination_agent_id", job.destination_agent_id)];
     let [source_agent, destination_agent] = agent_keys.resolve(agents).await?;
-    Ok(JobSpec {
-        name: job.name,
-        kind: job.r#type.unwrap_or_default(),
-        source_agent,
-        destination_agent,
-        source_path: job.source_path,
-        destination_path: job.destination_path,
-        schedule: schedule(job.schedule, job.timezone.clone()),
-        timezone: job.timezone,
-        enabled: job.enabled.unwrap_or(true),
-        retry: retry(job.retry, Retry::default()),
-        overlap: job.overlap.unwrap_or_default(),
-        description: job.description,
-    })
+    job.of_agents(source_agent, destination_agent)
 }
 
-async fn respecify(agent_keys: &AgentKeys, row: JobRow, changes: JobChangesIn) -> Result<JobSpec, Problem> {
-    let source = changes.source_agent_id.unwrap_or(row.settings.source_agent_number);
-    let destination = changes.destination_agent_id.unwrap_or(row.settings.destination_agent_number);
-    let agents = [("source_agent_id", source), ("destination_agent_id", destination)];
-    let [source_agent, destination_agent] = agent_keys.resolve(agents).await?;
-    Ok(JobSpec { source_agent, destination_agent, ..changes.made_to(row.settings.to_spec()?) })
+async fn respecify(agent_keys: &AgentKeys, row: &JobRow, changes: &JobChangesIn) -> Result<JobSpec, Problem> {
+    // One whose words only a newer version knows is left alone.
+    row.settings.to_spec()?;
+    specify(agent_keys, changes.made_to(&JobSettings::of(&row.settings))?).await
 }
 
-impl JobChangesIn {
-    /// `spec` with these changes; its agents stay, as they have to be found first.
-    fn made_to(self, spec: JobSpec) -> JobSpec {
-        let cron = self.schedule.unwrap_or(spec.schedule.map(|schedule| schedule.cron));
-        let timezone = self.timezone.or(spec.timezone);
-        JobSpec {
-            name: self.name.unwrap_or(spec.name),
-            kind: self.r#type.unwrap_or(spec.kind),
-            source_agent: spec.source_agent,
-            destination_agent: spec.destination_agent,
-            source_path: self.source_path.unwrap_or(spec.source_path),
-            destination_path: self.destination_path.unwrap_or(spec.destination_path),
-            schedule: schedule(cron, timezone.clone()),
-            timezone,
-            enabled: self.enabled.unwrap_or(spec.enabled),
-            retry: retry(self.retry, spec.retry),
-            overlap: self.overlap.unwrap_or(spec.overlap),
-            description: self.description.unwrap_or(spec.description),
+/// The answer to changes of a job that does not exist: their own fault, if they have one.
+fn changes_of_none(missing: Problem, changes: &JobChangesIn) -> Problem {
+    let example = examples::job_spec();
+    let (source, destination) = (example.source_agent, example.destination_agent);
+    let made = changes.made_to(&JobSettings::of(&example.into()));
+    match made.and_then(|job| job.of_agents(source, destination)) {
+        Ok(spec) => judged::<Job>(missing, [examples::job(), JobCommand::Update(spec)]),
+        Err(fault) if missing.kind() == ProblemKind::NotFound => fault,
+        Err(_) => missing,
+    }
+}
+
+impl JobSettings {
+    /// As it is stored.
+    fn of(columns: &JobColumns) -> Self {
+        let JobColumns { max_attempts, backoff_seconds, .. } = *columns;
+        Self {
+            name: columns.name.clone(),
+            r#type: Some(columns.job_type.clone()),
+            source_agent_id: columns.source_agent_number,
+            destination_agent_id: columns.destination_agent_number,
+            source_path: columns.source_path.clone(),
+            destination_path: columns.destination_path.clone(),
+            schedule: columns.schedule.clone(),
+            timezone: columns.timezone.clone(),
+            enabled: Some(columns.enabled),
+            retry: Some(RetryIn {
+                max_attempts: Some(max_attempts.unsigned_abs()),
+                backoff_seconds: Some(backoff_seconds.unsigned_abs()),
+            }),
+            overlap: Some(columns.overlap.clone()),
+            description: columns.description.clone(),
         }
     }
+
+    /// As it is commanded, between agents that were found.
+    fn of_agents(self, source_agent: AgentRef, destination_agent: AgentRef) -> Result<JobSpec, Problem> {
+        Ok(JobSpec {
+            name: self.name,
+            kind: known(self.r#type)?,
+            source_agent,
+            destination_agent,
+            source_path: self.source_path,
+            destination_path: self.destination_path,
+            schedule: schedule(self.schedule, self.timezone.clone()),
+            timezone: self.timezone,
+            enabled: self.enabled.unwrap_or(true),
+            retry: self.retry.map_or_else(Retry::default, Retry::from),
+            overlap: known(self.overlap)?,
+            description: self.description,
+        })
+    }
+}
+
+fn known<T: Copy + Default>(word: Option<Word<T>>) -> Result<T, Problem> {
+    Ok(word.map(|word| word.known()).transpose()?.unwrap_or_default())
 }
 
 /// An empty expression means no schedule.
@@ -369,11 +328,13 @@ fn schedule(cron: Option<String>, timezone: Option<String>) -> Option<Schedule> 
     Some(Schedule { cron, timezone: timezone.unwrap_or_else(|| "UTC".to_owned()) })
 }
 
-fn retry(retry: Option<RetryIn>, default: Retry) -> Retry {
-    let (attempts, backoff) = retry.map_or((None, None), |retry| (retry.max_attempts, retry.backoff_seconds));
-    Retry {
-        max_attempts: attempts.unwrap_or(default.max_attempts),
-        backoff_seconds: backoff.unwrap_or(default.backoff_seconds),
+impl From<RetryIn> for Retry {
+    fn from(retry: RetryIn) -> Self {
+        let default = Self::default();
+        Self {
+            max_attempts: retry.max_attempts.unwrap_or(default.max_attempts),
+            backoff_seconds: retry.backoff_seconds.unwrap_or(default.backoff_seconds),
+        }
     }
 }
 
@@ -408,31 +369,22 @@ fn missing() -> Problem {
 
 impl JobOut {
     pub(super) fn new(row: JobRow, user_id: i64) -> Self {
-        let settings = row.settings;
+        let settings = JobSettings::of(&row.settings);
         Self {
-            id: row.number,
-            user_id,
-            name: settings.name,
-            r#type: settings.job_type.into(),
-            status: if settings.enabled { "active" } else { "paused" },
-            enabled: settings.enabled,
-            source_agent_id: settings.source_agent_number,
-            destination_agent_id: settings.destination_agent_number,
-            source_path: settings.source_path,
-            destination_path: settings.destination_path,
-            schedule: settings.schedule,
-            timezone: settings.timezone.unwrap_or_else(|| "UTC".to_owned()),
-            retry: RetryOut {
-                max_attempts: settings.max_attempts,
-                backoff_seconds: settings.backoff_seconds,
+            own: JobFacts {
+                id: row.number,
+                user_id,
+                status: if row.settings.enabled { "active" } else { "paused" },
+                last_run: row.last_run,
+                next_run: row.next_run,
+                last_transfer_id: row.last_transfer_number,
+                created_at: row.created_at,
+                updated_at: row.updated_at,
             },
-            overlap: settings.overlap.into(),
-            description: settings.description,
-            last_run: row.last_run,
-            next_run: row.next_run,
-            last_transfer_id: row.last_transfer_number,
-            created_at: row.created_at,
-            updated_at: row.updated_at,
+            settings: JobSettings {
+                timezone: settings.timezone.or_else(|| Some("UTC".to_owned())),
+                ..settings
+            },
         }
     }
 }

@@ -12,6 +12,38 @@ use uuid::Uuid;
 
 use crate::{UnknownWord, Word, table::ReadRow};
 
+/// The columns of a value of the domain, and the ways from one to the other, in one list: each entry has the columns with
+/// their content, and the field that is made from them.
+macro_rules! columns {
+    (
+        $(#[$about:meta])* $columns:ident of $value:ident, with $from:ident and $row:ident:
+        $([$($(#[$doc:meta])* $column:ident: $type:ty = $content:expr),+] => $field:ident: $made:expr;)*
+    ) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
+        pub struct $columns {
+            $($($(#[$doc])* pub $column: $type,)+)*
+        }
+
+        impl From<$value> for $columns {
+            fn from($from: $value) -> Self {
+                Self { $($($column: $content,)+)* }
+            }
+        }
+
+        impl $columns {
+            /// The value as the aggregate has it.
+            ///
+            /// # Errors
+            /// [`UnknownWord`].
+            pub fn to_spec(&self) -> Result<$value, UnknownWord> {
+                let $row = self;
+                Ok($value { $($field: $made,)* })
+            }
+        }
+    };
+}
+
 /// A file agent.
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct AgentRow {
@@ -155,90 +187,43 @@ impl JobRow {
     }
 }
 
-/// The settings of a job, in columns.
-#[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
-pub struct JobColumns {
-    /// Display name.
-    pub name: String,
-    pub job_type: Word<JobType>,
-    /// Whether the schedule is followed.
-    pub enabled: bool,
-    /// Agent that holds the files.
-    pub source_agent_id: AgentId,
-    /// Its integer.
-    pub source_agent_number: i64,
-    /// Agent that receives them.
-    pub destination_agent_id: AgentId,
-    /// Its integer.
-    pub destination_agent_number: i64,
-    /// Path on the source.
-    pub source_path: String,
-    /// Path on the destination.
-    pub destination_path: String,
-    /// Cron expression.
-    pub schedule: Option<String>,
-    /// IANA time zone of the schedule.
-    pub timezone: Option<String>,
-    /// How often a transfer is tried.
-    pub max_attempts: i32,
-    /// Delay between attempts, in seconds.
-    pub backoff_seconds: i32,
-    pub overlap: Word<Overlap>,
-    /// Free text.
-    pub description: Option<String>,
-}
+columns! {
+    /// The settings of a job, in columns.
+    JobColumns of JobSpec, with spec and row:
 
-impl From<JobSpec> for JobColumns {
-    fn from(spec: JobSpec) -> Self {
-        let (cron, timezone) = spec.schedule.map(|schedule| (schedule.cron, schedule.timezone)).unzip();
-        Self {
-            name: spec.name,
-            job_type: spec.kind.into(),
-            enabled: spec.enabled,
-            source_agent_id: spec.source_agent.id,
-            source_agent_number: spec.source_agent.number,
-            destination_agent_id: spec.destination_agent.id,
-            destination_agent_number: spec.destination_agent.number,
-            source_path: spec.source_path,
-            destination_path: spec.destination_path,
-            schedule: cron,
-            timezone: spec.timezone.or(timezone),
-            max_attempts: spec.retry.max_attempts as i32,
-            backoff_seconds: spec.retry.backoff_seconds as i32,
-            overlap: spec.overlap.into(),
-            description: spec.description,
-        }
-    }
+    [/** IANA time zone of the schedule. */ timezone: Option<String> = spec.zone()]
+        => timezone: row.timezone.clone();
+    [/** Display name. */ name: String = spec.name]
+        => name: row.name.clone();
+    [job_type: Word<JobType> = spec.kind.into()]
+        => kind: row.job_type.known()?;
+    [/** Whether the schedule is followed. */ enabled: bool = spec.enabled]
+        => enabled: row.enabled;
+    [/** Agent that holds the files. */ source_agent_id: AgentId = spec.source_agent.id,
+     /** Its integer. */ source_agent_number: i64 = spec.source_agent.number]
+        => source_agent: AgentRef { id: row.source_agent_id, number: row.source_agent_number };
+    [/** Agent that receives them. */ destination_agent_id: AgentId = spec.destination_agent.id,
+     /** Its integer. */ destination_agent_number: i64 = spec.destination_agent.number]
+        => destination_agent: AgentRef { id: row.destination_agent_id, number: row.destination_agent_number };
+    [/** Path on the source. */ source_path: String = spec.source_path]
+        => source_path: row.source_path.clone();
+    [/** Path on the destination. */ destination_path: String = spec.destination_path]
+        => destination_path: row.destination_path.clone();
+    [/** Cron expression. */ schedule: Option<String> = spec.schedule.map(|schedule| schedule.cron)]
+        => schedule: row.schedule();
+    [/** How often a transfer is tried. */ max_attempts: i32 = spec.retry.max_attempts as i32,
+     /** Delay between attempts, in seconds. */ backoff_seconds: i32 = spec.retry.backoff_seconds as i32]
+        => retry: Retry {
+            max_attempts: row.max_attempts.unsigned_abs(),
+            backoff_seconds: row.backoff_seconds.unsigned_abs(),
+        };
+    [overlap: Word<Overlap> = spec.overlap.into()]
+        => overlap: row.overlap.known()?;
+    [/** Free text. */ description: Option<String> = spec.description]
+        => description: row.description.clone();
 }
 
 impl JobColumns {
-    /// The settings as the aggregate has them.
-    ///
-    /// # Errors
-    /// [`UnknownWord`].
-    pub fn to_spec(&self) -> Result<JobSpec, UnknownWord> {
-        Ok(JobSpec {
-            name: self.name.clone(),
-            kind: self.job_type.known()?,
-            source_agent: AgentRef { id: self.source_agent_id, number: self.source_agent_number },
-            destination_agent: AgentRef {
-                id: self.destination_agent_id,
-                number: self.destination_agent_number,
-            },
-            source_path: self.source_path.clone(),
-            destination_path: self.destination_path.clone(),
-            schedule: self.schedule(),
-            timezone: self.timezone.clone(),
-            enabled: self.enabled,
-            retry: Retry {
-                max_attempts: self.max_attempts.unsigned_abs(),
-                backoff_seconds: self.backoff_seconds.unsigned_abs(),
-            },
-            overlap: self.overlap.known()?,
-            description: self.description.clone(),
-        })
-    }
-
     pub(super) fn schedule(&self) -> Option<Schedule> {
         let (cron, timezone) = self.schedule.clone().zip(self.timezone.clone())?;
         Some(Schedule { cron, timezone })

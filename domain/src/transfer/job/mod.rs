@@ -229,10 +229,14 @@ impl JobSpec {
         })
     }
 
-    /// The zone as a field of its own, also where only the schedule names one.
+    /// The zone, also where only the schedule names one.
+    pub fn zone(&self) -> Option<String> {
+        let of_schedule = || self.schedule.as_ref().map(|schedule| schedule.timezone.clone());
+        self.timezone.clone().or_else(of_schedule)
+    }
+
     fn with_timezone(self) -> Self {
-        let of_schedule = self.schedule.as_ref().map(|schedule| schedule.timezone.clone());
-        Self { timezone: self.timezone.or(of_schedule), ..self }
+        Self { timezone: self.zone(), ..self }
     }
 }
 

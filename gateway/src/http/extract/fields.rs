@@ -37,7 +37,7 @@ struct Json(Value);
 struct QueryValue<'a>(Cow<'a, str>);
 
 /// `value` as a `T`.
-pub(super) fn from_json<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
+pub(crate) fn from_json<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
     serde_path_to_error::deserialize(Json(value)).map_err(|error| {
         let path = error.path().clone();
         let Misfit { field, text } = error.into_inner();

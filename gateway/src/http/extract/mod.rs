@@ -18,6 +18,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 
 pub(crate) use self::{
+    fields::from_json,
     id::{Number, Text, Texts, id, key, wanted},
     number::{as_number, content_length, digits, number_or_text},
     numeric::Numeric,
