@@ -4122,7 +4122,7 @@ export interface components {
          * @enum {string}
          */
         InstanceStatus: "inactive" | "connected" | "demo" | "error";
-        /** @description Changes of a job; absent fields stay as they are, null clears. */
+        /** @description Changes; absent fields stay as they are, null clears. */
         JobChangesIn: {
             /** @description Free text, up to 2,000 characters. */
             description?: string | null;
@@ -4137,9 +4137,9 @@ export interface components {
             enabled?: boolean;
             /** @description Display name. */
             name?: string;
-            /** @description `skip` or `queue`. */
+            /** @description When due while still running: `skip` (default) or `queue`. */
             overlap?: components["schemas"]["Overlap"];
-            /** @description How transfers are retried; absent fields have their default. */
+            /** @description How transfers of a job are retried. */
             retry?: components["schemas"]["RetryIn"];
             /** @description Cron expression of six fields, seconds first; five are taken as second 0. */
             schedule?: string | null;
@@ -4150,9 +4150,9 @@ export interface components {
             source_agent_id?: number;
             /** @description A trailing `/` means the whole tree. */
             source_path?: string;
-            /** @description IANA time zone; UTC if absent. */
+            /** @description IANA time zone of the schedule; UTC if absent. */
             timezone?: string;
-            /** @description `push` or `pull`. */
+            /** @description `push` (default) or `pull`. */
             type?: components["schemas"]["JobType"];
         };
         /** @description A new job. */
@@ -4170,9 +4170,9 @@ export interface components {
             enabled?: boolean | null;
             /** @description Display name. */
             name: string;
-            /** @description `skip` or `queue`. */
+            /** @description When due while still running: `skip` (default) or `queue`. */
             overlap?: components["schemas"]["Overlap"] | null;
-            /** @description How transfers are retried; absent fields have their default. */
+            /** @description How transfers of a job are retried. */
             retry?: components["schemas"]["RetryIn"] | null;
             /** @description Cron expression of six fields, seconds first; five are taken as second 0. */
             schedule?: string | null;
@@ -4183,9 +4183,9 @@ export interface components {
             source_agent_id: number;
             /** @description A trailing `/` means the whole tree. */
             source_path: string;
-            /** @description IANA time zone; UTC if absent. */
+            /** @description IANA time zone of the schedule; UTC if absent. */
             timezone?: string | null;
-            /** @description `push` or `pull`. */
+            /** @description `push` (default) or `pull`. */
             type?: components["schemas"]["JobType"] | null;
         };
         /** @description There is no such job. It is written like any other error, except for its status. */
@@ -4243,11 +4243,11 @@ export interface components {
              * @description When the schedule is due next; null without one.
              */
             next_run?: string | null;
-            /** @description `skip` or `queue`. */
+            /** @description When due while still running: `skip` (default) or `queue`. */
             overlap: components["schemas"]["Overlap"];
             /** @description How transfers of a job are retried. */
             retry: components["schemas"]["RetryOut"];
-            /** @description Cron expression, seconds first. */
+            /** @description Cron expression of six fields, seconds first; five are taken as second 0. */
             schedule?: string | null;
             /**
              * Format: int64
@@ -4258,9 +4258,9 @@ export interface components {
             source_path: string;
             /** @description `active` when the schedule is followed, else `paused`. */
             status: components["schemas"]["JobStatus"];
-            /** @description IANA time zone of the schedule. */
+            /** @description IANA time zone of the schedule; UTC if absent. */
             timezone: string;
-            /** @description `push` or `pull`. */
+            /** @description `push` (default) or `pull`. */
             type: components["schemas"]["JobType"];
             /**
              * Format: date-time
@@ -5247,7 +5247,7 @@ export interface components {
              */
             statement_id: number;
         };
-        /** @description How transfers are retried; absent fields have their default. */
+        /** @description How transfers of a job are retried. */
         RetryIn: {
             /**
              * Format: int32

@@ -1,7 +1,7 @@
 //! Words with their places, and pictures of the pages that they refer to.
 
 use chrono::TimeDelta;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{EXTRACT, jobs::until_status, sample, send, text, world, world_for_weeks};
 use crate::harness::{Answer, Client, eventually, seconds};
