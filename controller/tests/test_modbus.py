@@ -43,6 +43,36 @@ class SilentUnit(Proxy):
         return data[6] < 9
 
 
+class LateDevice:
+    """Answers on a serial line with 1000 and the address, each request `seconds` later; ignores or echoes commands."""
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+        self.seconds = 0.0
+        self.requests = 0
+        self._received = b""
+
+    def receive(self) -> None:
+        self._received += os.read(self.end, 4096)
+        while len(self._received) >= 8:
+            request, self._received = self._received[:8], self._received[8:]
+            self.requests += 1
+            answer = request[:6]
+            if request[1] == 3:
+                answer = request[:2] + b"\2" + (1000 + int.from_bytes(request[2:4])).to_bytes(2)
+            asyncio.get_running_loop().call_later(self.seconds, os.write, self.end, answer + crc(answer))
+
+
+def crc(frame: bytes) -> bytes:
+    """CRC-16/MODBUS, the low byte first."""
+    check = 0xFFFF
+    for byte in frame:
+        check ^= byte
+        for _ in range(8):
+            check = (check >> 1) ^ (0xA001 if check & 1 else 0)
+    return check.to_bytes(2, "little")
+
+
 class ModbusTest(DeviceTest):
     async def asyncSetUp(self) -> None:
         await super().asyncSetUp()
@@ -187,3 +217,28 @@ class ModbusTest(DeviceTest):
         await self.until(lambda: self.newest() == {"speed": -25.0, "flow": 12.5})
         self.order("flow", 1.5)
         await self.until(lambda: self.newest()["flow"] == 1.5)
+
+    async def test_late_answers_are_taken_for_no_others(self) -> None:
+        near, far = pty.openpty()
+        for end in (near, far):
+            tty.setraw(end)
+            self.addCleanup(os.close, end)
+        device = LateDevice(near)
+        asyncio.get_running_loop().add_reader(near, device.receive)
+        self.addCleanup(asyncio.get_running_loop().remove_reader, near)
+        self.registers = [{"channel": f"r{address}", "address": address} for address in (0, 50, 100)]
+        self.registers.append({"channel": "out", "address": 180, "writable": True, "max_value": 2000})
+        right = {"r0": 1000.0, "r50": 1050.0, "r100": 1100.0, "out": 1180.0}
+        self.run_modbus(self.registers, transport="rtu", serial_port=os.ttyname(far), parity="N", timeout_ms=300)
+        await self.until(lambda: self.newest() == right)
+        device.seconds = 0.5
+        await self.until(lambda: "does not answer" in (self.running.error or ""))
+        self.order("out", 5)
+        late = device.requests
+        await self.until(lambda: device.requests > late + 6)
+        device.seconds = 0.0
+        before = {channel: len(self.values(channel)) for channel in right}
+        await self.until(lambda: all(len(self.values(channel)) > count + 3 for channel, count in before.items()))
+        for channel, value in right.items():
+            self.assertEqual(set(self.values(channel)), {value})
+        await self.until(lambda: "answer" not in (self.running.error or ""))

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import logging
 import math
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,6 +21,9 @@ _MOST_REGISTERS, _MOST_BITS = 125, 2000
 _PACKAGES = "pymodbus pyserial"
 # Unused registers between two that are read in one request.
 _WIDEST_GAP = 8
+# Seconds for which a serial line is left alone after a request without an answer at least: nothing in a late answer says
+# which request it is to. And at most, on a line that is never quiet.
+_QUIET_SECONDS, _LONGEST_QUIET = 1.0, 10.0
 # Seconds of one reading that devices without an answer may take, and those of the others.
 _SILENT_SECONDS = 10.0
 _READING_SECONDS = 20.0
@@ -103,6 +107,10 @@ class ModbusPlugin(DevicePlugin):
         self._silent: dict[int, str] = {}
         # Those that answered the last reading.
         self._answered: set[int] = set()
+        # One request at a time, and the times of a serial line's last bytes and of its last request without an answer.
+        self._line = asyncio.Lock()
+        self._heard = 0.0
+        self._unanswered: float | None = None
 
     def get_channels(self) -> list[ChannelDescriptor]:
         if self.config.transport == "rtu" and not self.config.serial_port.strip():
@@ -131,8 +139,8 @@ class ModbusPlugin(DevicePlugin):
 
     @property
     def reading_seconds(self) -> float:
-        attempts = 2 if self.config.transport == "rtu" else 1
-        return _READING_SECONDS + _SILENT_SECONDS + attempts * self.config.timeout_ms / 1000
+        quiet = _LONGEST_QUIET if self.config.transport == "rtu" else 0.0
+        return _READING_SECONDS + _SILENT_SECONDS + quiet + self.config.timeout_ms / 1000
 
     async def _do_connect(self) -> None:
         with installed(self.meta.id, _PACKAGES):
@@ -160,8 +168,9 @@ class ModbusPlugin(DevicePlugin):
                 parity=config.parity,
                 stopbits=config.stop_bits,
                 timeout=timeout,
-                retries=1,
+                retries=0,
                 reconnect_delay=0,
+                trace_packet=self._note_bytes,
             )
         if not await client.connect():
             client.close()
@@ -184,7 +193,7 @@ class ModbusPlugin(DevicePlugin):
         answered: set[int] = set()
         silent: dict[int, str] = {}
         is_waiting = False
-        spent, clock = 0.0, asyncio.get_running_loop().time
+        spent = 0.0
         for block in sorted(
             self._blocks, key=lambda one: (one.device_id not in known_to_answer, one.device_id in before)
         ):
@@ -196,11 +205,11 @@ class ModbusPlugin(DevicePlugin):
             if known is not None:
                 failed[block] = known
                 continue
-            begun = clock()
+            begun = _now()
             try:
                 values = await self._fetch(block)
             except _SilentError as error:
-                spent += clock() - begun
+                spent += _now() - begun
                 failed[block] = silent[device] = str(error)
                 continue
             except _RefusedError as error:
@@ -232,6 +241,36 @@ class ModbusPlugin(DevicePlugin):
         single = {Block(one.device_id, one.table, one.address, one.width): None for one in within}
         self._blocks[at : at + 1] = single
 
+    def _note_bytes(self, is_sent: bool, data: bytes) -> bytes:
+        if not is_sent:
+            self._heard = _now()
+        return data
+
+    async def _ask(self, call: Callable[..., Awaitable[Any]], *arguments: Any, **options: Any) -> Any:
+        """The answer to a request. The next one on a serial line waits for late bytes of one without, also when the line is
+        opened anew."""
+        async with self._line:
+            await self._quiet()
+            try:
+                return await call(*arguments, **options)
+            except BaseException:
+                self._note_unanswered()
+                raise
+
+    def _note_unanswered(self) -> None:
+        if self.config.transport == "rtu":
+            self._unanswered = _now()
+
+    async def _quiet(self) -> None:
+        pause = max(_QUIET_SECONDS, self.config.timeout_ms / 1000)
+        end = _now() + _LONGEST_QUIET
+        while self._unanswered is not None:
+            rest = min(max(self._unanswered, self._heard) + pause, end) - _now()
+            if rest <= 0:
+                self._unanswered = None
+            else:
+                await asyncio.sleep(rest)
+
     async def _fetch(self, block: Block) -> list[Any]:
         from pymodbus.exceptions import ConnectionException, ModbusException
 
@@ -243,7 +282,7 @@ class ModbusPlugin(DevicePlugin):
             "discrete": client.read_discrete_inputs,
         }[block.table]
         try:
-            answer = await call(block.address, count=block.count, device_id=block.device_id)
+            answer = await self._ask(call, block.address, count=block.count, device_id=block.device_id)
         except ConnectionException as error:
             raise PluginConnectionError(self.meta.id, f"the connection to the device is lost: {error}") from error
         except ModbusException as error:
@@ -252,6 +291,7 @@ class ModbusPlugin(DevicePlugin):
             raise _RefusedError(answer.exception_code)
         values: list[Any] = answer.registers if block.table in ("holding", "input") else answer.bits
         if len(values) < block.count:
+            self._note_unanswered()
             raise _SilentError(f"the device answered with {len(values)} of {block.count} values")
         return values[: block.count]
 
@@ -280,15 +320,15 @@ class ModbusPlugin(DevicePlugin):
             raise PluginConnectionError(self.meta.id, "there is no connection to the device")
         try:
             if one.is_bits:
-                answer = await client.write_coil(one.address, bool(value), device_id=one.device_id)
+                answer = await self._ask(client.write_coil, one.address, bool(value), device_id=one.device_id)
             else:
                 raw = float(value) if one.type.startswith("float") else _within(round(value), one.type)
                 words = client.convert_to_registers(raw, self._kind(one), word_order=one.word_order)
                 # Some devices have only function 6 for single registers.
                 answer = (
-                    await client.write_register(one.address, words[0], device_id=one.device_id)
+                    await self._ask(client.write_register, one.address, words[0], device_id=one.device_id)
                     if len(words) == 1
-                    else await client.write_registers(one.address, words, device_id=one.device_id)
+                    else await self._ask(client.write_registers, one.address, words, device_id=one.device_id)
                 )
         except ConnectionException as error:
             raise PluginConnectionError(self.meta.id, f"the connection to the device is lost: {error}") from error
@@ -300,9 +340,17 @@ class ModbusPlugin(DevicePlugin):
             code = answer.exception_code
             why = f"the device refuses a command to {channel_id}: {_named(code)}"
             raise PluginOutputError(self.meta.id, why, is_passing=code not in _WRONG_REQUEST)
+        if answer.address != one.address:
+            self._note_unanswered()
+            why = f"the device {one.device_id} confirms another command than that to {channel_id}"
+            raise PluginOutputError(self.meta.id, why, is_passing=True)
 
     def _kind(self, one: Register) -> Any:
         return self._client.DATATYPE[one.type.upper()]
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 class _RefusedError(Exception):

@@ -5,7 +5,7 @@ use signalbox_domain::monitoring::Labels;
 /// Bytes of the name of a series at most: a channel's labels, each of their letters escaped, have fewer.
 const MAX_NAME: usize = 64 << 10;
 /// Bytes of the names of a request together at most. A request may name long labels again and again by a few bytes.
-const MAX_NAMES: usize = 64 << 20;
+const MAX_NAMES: usize = 32 << 20;
 
 /// How a way in writes series.
 #[derive(Debug)]

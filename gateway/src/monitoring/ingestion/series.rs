@@ -3,7 +3,10 @@
 //! A series belongs to the channel that has exactly its labels. One that no channel has becomes a channel, as far as the
 //! settings allow. Its id follows from its labels, so that gateways that see it at the same time make one.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap, hash_map::Entry},
+    sync::Arc,
+};
 
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
@@ -181,12 +184,20 @@ impl Finding<'_> {
         let held = catalog.held();
         let known = services.known_series.look_up(&catalog, series.keys());
         let mut found: Vec<Option<Found>> = known.into_iter().map(|known| known.map(Ok)).collect();
-        let mut unknown = Vec::new();
+        let (mut unknown, mut first_of, mut repeated) = (Vec::new(), HashMap::new(), Vec::new());
         for index in (0..series.len()).filter(|index| measured[*index]) {
-            if found[index].is_none() {
-                match labels(series, index) {
-                    Ok(labels) => unknown.push(Unknown { index, labels }),
-                    Err(not_taken) => found[index] = Some(Err(not_taken)),
+            if found[index].is_some() {
+                continue;
+            }
+            // The same long labels may be named again and again by a few bytes.
+            match first_of.entry(series.key(index)) {
+                Entry::Occupied(first) => repeated.push((index, *first.get())),
+                Entry::Vacant(entry) => {
+                    entry.insert(index);
+                    match labels(series, index) {
+                        Ok(labels) => unknown.push(Unknown { index, labels }),
+                        Err(not_taken) => found[index] = Some(Err(not_taken)),
+                    }
                 }
             }
         }
@@ -197,6 +208,9 @@ impl Finding<'_> {
         }
         if services.config.ingest.create_channels && !unknown.is_empty() {
             self.make_all(catalog, unknown, &mut found).await?;
+        }
+        for (index, first) in repeated {
+            found[index] = found[first].clone();
         }
         Ok((found.into_iter().map(|found| found.unwrap_or(Err(NotTaken::Unknown))).collect(), held))
     }

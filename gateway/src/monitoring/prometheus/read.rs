@@ -2,7 +2,7 @@
 //!
 //! Only what is written at once is in memory: series of few points are read together, one of many points a span of hours at a time.
 
-use std::{io, ops::Range, sync::Arc};
+use std::{collections::BTreeMap, io, ops::Range, sync::Arc};
 
 use axum::{
     body::{Body, Bytes},
@@ -41,7 +41,7 @@ const MAX_BYTES: usize = 1 << 20;
 /// Queries of a request at most.
 const MAX_QUERIES: usize = 100;
 /// Samples of an answer that is not streamed at most.
-const MAX_SAMPLES: i64 = 2_000_000;
+const MAX_SAMPLES: usize = 2_000_000;
 /// Points that are read together, but for those of one hour of one series.
 const AT_ONCE: i64 = 250_000;
 /// Chunks of a frame at most: less than Prometheus' megabyte.
@@ -132,7 +132,7 @@ async fn plan_all(
             let _held = held;
             selected(catalog.live_channels(), &Matcher::all(matchers)?, room)
         };
-        let series = spawn_blocking(select).await.map_err(|error| Problem::internal(&error))??;
+        let series = beside(select).await??;
         room -= series.len();
         pieces.extend(plan(&services.database, Selected { query, series }, (start, end)).await?);
     }
@@ -199,21 +199,32 @@ impl Piece {
     async fn read(&self, database: &Database) -> Result<Vec<(Vec<Label>, Vec<Sample>)>, Problem> {
         let series = &self.of.series[self.series.clone()];
         let channels: Vec<i32> = series.iter().flat_map(Series::numbers).collect();
-        let mut points = database.read(|pool| all_points(pool, &channels, self.span)).await?;
-        let mut found = Vec::new();
-        for series in series {
-            let own = series.numbers().filter_map(|channel| points.remove(&channel)).flatten();
-            let samples = samples(own.collect());
-            if !samples.is_empty() {
-                let label = |(name, value): (String, String)| Label {
-                    name: name.into_bytes(),
-                    value: value.into_bytes(),
-                };
-                found.push((series.labels().into_iter().map(label).collect(), samples));
-            }
-        }
-        Ok(found)
+        let points = database.read(|pool| all_points(pool, &channels, self.span)).await?;
+        let (of, series) = (self.of.clone(), self.series.clone());
+        beside(move || labelled(&of.series[series], points)).await
     }
+}
+
+/// The samples of `series`, which have `points`.
+fn labelled(series: &[Series], mut points: BTreeMap<i32, Vec<ChunkPoint>>) -> Vec<(Vec<Label>, Vec<Sample>)> {
+    let mut found = Vec::new();
+    for series in series {
+        let own = series.numbers().filter_map(|channel| points.remove(&channel)).flatten();
+        let samples = samples(own.collect());
+        if !samples.is_empty() {
+            let label = |(name, value): (String, String)| Label {
+                name: name.into_bytes(),
+                value: value.into_bytes(),
+            };
+            found.push((series.labels().into_iter().map(label).collect(), samples));
+        }
+    }
+    found
+}
+
+/// Does what takes long for many points on a thread where nothing else waits for it.
+async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+    spawn_blocking(work).await.map_err(|error| Problem::internal(&error))
 }
 
 /// Samples in the order of time: of several points in a millisecond, the one recorded last.
@@ -229,16 +240,18 @@ fn samples(mut points: Vec<ChunkPoint>) -> Vec<Sample> {
 
 /// All of `pieces` in one message, which has a result for each of the queries.
 async fn as_samples(database: &Database, pieces: Vec<Piece>, queries: usize) -> Result<Response, Problem> {
-    if pieces.iter().map(|piece| piece.points).sum::<i64>() > MAX_SAMPLES {
-        let detail = format!(
-            "the answer would have more than {MAX_SAMPLES} samples: ask for a shorter time, for fewer series, or for streamed chunks"
-        );
-        return Err(Problem::new(ProblemKind::Malformed, "too_many_samples", detail));
-    }
-    let mut results = vec![QueryResult::default(); queries];
+    let (mut results, mut count) = (vec![QueryResult::default(); queries], 0);
     for piece in pieces {
         let timeseries = &mut results[piece.of.query].timeseries;
         for (labels, samples) in piece.read(database).await? {
+            // What is planned counts the hours at the edges of the time whole.
+            count += samples.len();
+            if count > MAX_SAMPLES {
+                let detail = format!(
+                    "the answer would have more than {MAX_SAMPLES} samples: ask for a shorter time, for fewer series, or for streamed chunks"
+                );
+                return Err(Problem::new(ProblemKind::Malformed, "too_many_samples", detail));
+            }
             match timeseries.last_mut() {
                 Some(last) if last.labels == labels => last.samples.extend(samples),
                 _ => timeseries.push(TimeSeries { labels, samples, histograms: Vec::new() }),
@@ -246,7 +259,7 @@ async fn as_samples(database: &Database, pieces: Vec<Piece>, queries: usize) -> 
         }
     }
     let zip = move || snap::raw::Encoder::new().compress_vec(&ReadResponse { results }.encode_to_vec());
-    let body = spawn_blocking(zip).await.map_err(|error| Problem::internal(&error))?;
+    let body = beside(zip).await?;
     let body = body.map_err(|error| Problem::internal(&error))?;
     let mut response = body.into_response();
     response.headers_mut().insert(header::CONTENT_TYPE, SAMPLES_TYPE);
@@ -278,14 +291,18 @@ fn as_chunks(services: ExportServices, pieces: Vec<Piece>, place: Arc<Share>) ->
 }
 
 async fn frames(database: &Database, piece: &Piece) -> Result<Bytes, Problem> {
-    let mut written = Vec::new();
-    for (labels, samples) in piece.read(database).await? {
-        for chunks in chunks(&samples).chunks(CHUNKS) {
-            let series = vec![ChunkedSeries { labels: labels.clone(), chunks: chunks.to_vec() }];
-            push_frame(&mut written, &ChunkedReadResponse { series, query: piece.of.query as i64 });
+    let (read, query) = (piece.read(database).await?, piece.of.query as i64);
+    beside(move || {
+        let mut written = Vec::new();
+        for (labels, samples) in read {
+            for chunks in chunks(&samples).chunks(CHUNKS) {
+                let series = vec![ChunkedSeries { labels: labels.clone(), chunks: chunks.to_vec() }];
+                push_frame(&mut written, &ChunkedReadResponse { series, query });
+            }
         }
-    }
-    Ok(written.into())
+        written.into()
+    })
+    .await
 }
 
 /// A frame: length, CRC32C, message.

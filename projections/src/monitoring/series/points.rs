@@ -4,10 +4,19 @@ use std::collections::{BTreeMap, HashSet};
 
 use chrono::NaiveDate;
 use signalbox_boxed::boxed;
-use signalbox_datapoint_log::{ChunkPoint, codec::decode_chunk};
+use signalbox_datapoint_log::{
+    ChunkPoint,
+    codec::{CodecError, decode_chunk},
+};
 use sqlx::{FromRow, PgPool};
+use tokio::task::spawn_blocking;
 
-use super::{SeriesError, chunk::readable, first_day_since, hour_of, snapshot::Snapshot};
+use super::{
+    SeriesError,
+    chunk::readable,
+    first_day_since, hour_of,
+    snapshot::{Snapshot, Tail},
+};
 
 #[derive(FromRow)]
 struct Row {
@@ -42,14 +51,36 @@ pub async fn all_points(
     .fetch_all(snapshot.connection())
     .await?;
     snapshot.close();
-    let mut found: BTreeMap<i32, Vec<ChunkPoint>> = BTreeMap::new();
+    let asked: HashSet<i32> = channels.iter().copied().collect();
+    // An hour of many points takes so long that nothing else would be done on this thread.
+    let decoding = spawn_blocking(move || decoded(rows, tail, &asked, (from, to)));
+    let (found, damaged) = decoding.await.map_err(|error| sqlx::Error::Io(error.into()))?;
+    for (channel, hour, error) in damaged {
+        readable::<()>(Err(error), channel, hour);
+    }
+    Ok(found)
+}
+
+type Damaged = (i32, i32, CodecError);
+
+/// The points of `rows` and `tail`, and what is damaged of the rows.
+fn decoded(
+    rows: Vec<Row>,
+    tail: Tail,
+    asked: &HashSet<i32>,
+    (from, to): (i64, i64),
+) -> (BTreeMap<i32, Vec<ChunkPoint>>, Vec<Damaged>) {
+    let (mut found, mut damaged) = (BTreeMap::<i32, Vec<ChunkPoint>>::new(), Vec::new());
     let is_meant = |point: &ChunkPoint| (from..to).contains(&point.time);
     for row in rows {
-        let points = readable(decode_chunk(&row.points), row.channel, row.hour).unwrap_or_default();
-        let points = points.into_iter().filter(|point| is_meant(point) && !tail.is_deleted(point));
-        found.entry(row.channel).or_default().extend(points);
+        match decode_chunk(&row.points) {
+            Ok(points) => {
+                let points = points.into_iter().filter(|point| is_meant(point) && !tail.is_deleted(point));
+                found.entry(row.channel).or_default().extend(points);
+            }
+            Err(error) => damaged.push((row.channel, row.hour, error)),
+        }
     }
-    let asked: HashSet<i32> = channels.iter().copied().collect();
     for point in tail.points {
         if asked.contains(&point.channel) && is_meant(&point.point) {
             found.entry(point.channel).or_default().push(point.point);
@@ -58,7 +89,7 @@ pub async fn all_points(
     for points in found.values_mut() {
         points.sort_unstable_by_key(ChunkPoint::order);
     }
-    Ok(found)
+    (found, damaged)
 }
 
 /// How many folded points each of `channels` has in the hours from `from` to `to`, in microseconds, where it has any. Hours count
