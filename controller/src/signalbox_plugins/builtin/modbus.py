@@ -262,10 +262,10 @@ class ModbusPlugin(DevicePlugin):
             self._unanswered = _now()
 
     async def _quiet(self) -> None:
-        pause = max(_QUIET_SECONDS, self.config.timeout_ms / 1000)
+        quiet = max(_QUIET_SECONDS, self.config.timeout_ms / 1000)
         end = _now() + _LONGEST_QUIET
         while self._unanswered is not None:
-            rest = min(max(self._unanswered, self._heard) + pause, end) - _now()
+            rest = min(max(self._unanswered, self._heard) + quiet, end) - _now()
             if rest <= 0:
                 self._unanswered = None
             else:

@@ -244,7 +244,7 @@ async fn as_samples(database: &Database, pieces: Vec<Piece>, queries: usize) -> 
     for piece in pieces {
         let timeseries = &mut results[piece.of.query].timeseries;
         for (labels, samples) in piece.read(database).await? {
-            // What is planned counts the hours at the edges of the time whole.
+            // The plan counts the hours at the edges of the time whole.
             count += samples.len();
             if count > MAX_SAMPLES {
                 let detail = format!(
