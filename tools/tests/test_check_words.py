@@ -1,21 +1,10 @@
 """Tests of tools/check-words."""
 
-import importlib.machinery
-import importlib.util
-import pathlib
 import unittest
 
-SCRIPT = pathlib.Path(__file__).resolve().parent.parent / "check-words"
+from script import load
 
-
-def load():
-    loader = importlib.machinery.SourceFileLoader("check_words", str(SCRIPT))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("check_words", loader))
-    loader.exec_module(module)
-    return module
-
-
-check_words = load()
+check_words = load("check-words")
 
 
 class Labels(unittest.TestCase):

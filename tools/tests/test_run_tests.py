@@ -1,24 +1,14 @@
 """Tests of tools/run-tests."""
 
 import contextlib
-import importlib.machinery
-import importlib.util
 import io
 import pathlib
 import tempfile
 import unittest
 
-SCRIPT = pathlib.Path(__file__).resolve().parent.parent / "run-tests"
+from script import load
 
-
-def load():
-    loader = importlib.machinery.SourceFileLoader("run_tests", str(SCRIPT))
-    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("run_tests", loader))
-    loader.exec_module(module)
-    return module
-
-
-run_tests = load()
+run_tests = load("run-tests")
 
 
 class Programs(unittest.TestCase):

@@ -66,12 +66,13 @@ impl RowBytes {
 
 /// The decoded value of a row of chunks. A damaged one is left out, and the answer counts it, see [`note_damaged`].
 pub(super) fn readable<T>(decoded: Result<T, CodecError>, channel: i32, hour: i32) -> Option<T> {
-    decoded
-        .inspect_err(|error| {
-            tracing::error!(%error, channel, hour, "a chunk of datapoints is damaged: rebuild the read model `datapoints`");
-            note_damaged();
-        })
-        .ok()
+    decoded.inspect_err(|error| report_damaged(error, channel, hour)).ok()
+}
+
+/// Reports a damaged row of chunks, and counts it for the present answer.
+pub(super) fn report_damaged(error: &CodecError, channel: i32, hour: i32) {
+    tracing::error!(%error, channel, hour, "a chunk of datapoints is damaged: rebuild the read model `datapoints`");
+    note_damaged();
 }
 
 /// A row to be written.

@@ -1,6 +1,9 @@
 //! All points of some channels, and how many they are, for readers that evaluate them by themselves.
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    panic::resume_unwind,
+};
 
 use chrono::NaiveDate;
 use signalbox_boxed::boxed;
@@ -13,7 +16,7 @@ use tokio::task::spawn_blocking;
 
 use super::{
     SeriesError,
-    chunk::readable,
+    chunk::report_damaged,
     first_day_since, hour_of,
     snapshot::{Snapshot, Tail},
 };
@@ -54,9 +57,10 @@ pub async fn all_points(
     let asked: HashSet<i32> = channels.iter().copied().collect();
     // An hour of many points takes so long that nothing else would be done on this thread.
     let decoding = spawn_blocking(move || decoded(rows, tail, &asked, (from, to)));
-    let (found, damaged) = decoding.await.map_err(|error| sqlx::Error::Io(error.into()))?;
+    // It is never aborted: an error is its panic.
+    let (found, damaged) = decoding.await.unwrap_or_else(|error| resume_unwind(error.into_panic()));
     for (channel, hour, error) in damaged {
-        readable::<()>(Err(error), channel, hour);
+        report_damaged(&error, channel, hour);
     }
     Ok(found)
 }
