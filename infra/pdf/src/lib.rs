@@ -18,6 +18,7 @@
 //! ```
 
 mod annotations;
+mod boxes;
 pub mod direction;
 mod document;
 mod error;

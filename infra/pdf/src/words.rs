@@ -8,7 +8,7 @@ use pdfium_render::prelude::PdfiumLibraryBindings;
 use unicode_normalization::UnicodeNormalization;
 
 use crate::{
-    Page,
+    Page, boxes,
     direction::{self, Letter},
     frame::Frame,
     gaps, leaders, look,
@@ -17,11 +17,8 @@ use crate::{
 };
 
 const LINE_FEED: u32 = 0x0A;
-/// A box that is lower than this is that of the ink; a line of text reaches so far above and below the baseline. In sizes of
-/// the font.
-const LOW: f32 = 0.6;
-const ABOVE: f32 = 0.75;
-const BELOW: f32 = 0.25;
+/// How far the letters of a level word may be above and below each other, in sizes of the font.
+const LEVEL: f32 = 0.1;
 /// Words of a page at most; what is more is left out.
 pub const MAX_WORDS: usize = 200_000;
 
@@ -373,9 +370,15 @@ impl Reader<'_> {
         let origin = self.origin(first);
         let (_, baseline) = self.frame.seen(origin.0 as f32, origin.1 as f32);
         let style = self.style(object, first);
-        if !style.turned && area.height() < LOW * style.size {
-            area.top = area.top.min(baseline - ABOVE * style.size);
-            area.bottom = area.bottom.max(baseline + BELOW * style.size);
+        // The box of a line that slopes is high, too.
+        let is_level = || {
+            let (x, y) = self.origin(last);
+            (self.frame.seen(x as f32, y as f32).1 - baseline).abs() < LEVEL * style.size
+        };
+        if !style.turned
+            && (boxes::is_low(area, style.size) || boxes::is_high(area, style.size) && is_level())
+        {
+            area = boxes::as_high_as_line(area, baseline, style.size);
         }
         Word { text, area, baseline, style, confidence: None }
     }
