@@ -20,6 +20,8 @@ const SCRIPT: f32 = 0.85;
 const HIGHER: f32 = 0.15;
 const LOWER: f32 = 0.08;
 const SCRIPT_GAP: f32 = 0.2;
+/// Pieces that lie over each other by so much, in sizes of the font, are of several lines, unless they are drawn twice.
+const OVER: f32 = 3.0;
 /// How far a marker of a list may stand before its text.
 pub(crate) const MARKER_GAP: f32 = 4.5;
 
@@ -212,7 +214,49 @@ pub(crate) fn rows(lines: Vec<Line>) -> Vec<Vec<Line>> {
     for row in &mut rows {
         row.sort_by(|one, other| one.area.left.total_cmp(&other.area.left));
     }
-    rows
+    if rows.iter().any(|row| lies_over_itself(row)) {
+        rows.into_iter().flat_map(apart).collect()
+    } else {
+        rows
+    }
+}
+
+/// Whether a row, from left to right, has pieces of several lines: a large sign beside them is level with each.
+fn lies_over_itself(row: &[Line]) -> bool {
+    row.iter().enumerate().any(|(at, line)| row[at + 1..].iter().any(|other| lies_over(line, other)))
+}
+
+fn lies_over(line: &Line, other: &Line) -> bool {
+    let size = line.size.min(other.size).max(1.0);
+    let both = line.area.right.min(other.area.right) - line.area.left.max(other.area.left);
+    both > OVER * size && (line.baseline - other.baseline).abs() > LEVEL * size
+}
+
+/// The lines of a row whose pieces lie over each other. A piece that lies over none is of the line that is nearest to it.
+fn apart(row: Vec<Line>) -> Vec<Vec<Line>> {
+    if !lies_over_itself(&row) {
+        return vec![row];
+    }
+    let is_over = |line: &Line, others: &[Line]| others.iter().any(|other| lies_over(line, other));
+    let (mut over, mut beside): (Vec<Line>, Vec<Line>) =
+        row.iter().cloned().partition(|line| is_over(line, &row));
+    over.sort_by(|one, other| one.baseline.total_cmp(&other.baseline));
+    let mut lines: Vec<Vec<Line>> = Vec::new();
+    for line in over {
+        match lines.iter_mut().find(|others| !is_over(&line, others)) {
+            Some(others) => others.push(line),
+            None => lines.push(vec![line]),
+        }
+    }
+    for line in beside.drain(..) {
+        let distance = |others: &Vec<Line>| (others[0].baseline - line.baseline).abs();
+        let nearest = lines.iter_mut().min_by(|one, other| distance(one).total_cmp(&distance(other)));
+        nearest.into_iter().for_each(|others| others.push(line.clone()));
+    }
+    for line in &mut lines {
+        line.sort_by(|one, other| one.area.left.total_cmp(&other.area.left));
+    }
+    lines
 }
 
 fn belong_together(before: &Line, line: &Line, gap: f32) -> bool {
@@ -272,5 +316,26 @@ mod tests {
         ];
         let texts: Vec<String> = join_level(pieces, f32::INFINITY).iter().map(Line::text).collect();
         assert_eq!(texts, ["! one", "two¹²"]);
+    }
+
+    #[test]
+    fn lines_of_text_are_not_mixed_by_a_sign_that_is_level_with_both() {
+        let line = |text: &str, left: f32, baseline: f32, size: f32| {
+            let area =
+                Area { left, top: baseline - size, right: left + 5.0 * text.len() as f32, bottom: baseline };
+            let style = Style { size, ..Style::default() };
+            Line::new(vec![Word { text: text.to_owned(), area, baseline, style, confidence: None }])
+        };
+        let pieces = vec![
+            line("!", 10.0, 103.6, 19.2),
+            line("first-line-of-text", 36.0, 100.0, 10.0),
+            line("second-line-of-it", 36.0, 111.6, 10.0),
+            // A letter that is drawn twice, to look bold, is in one line.
+            line("second-line-of-it", 36.2, 111.6, 10.0),
+        ];
+        let texts: Vec<Vec<String>> =
+            rows(join_level(pieces, 1.0)).iter().map(|row| row.iter().map(Line::text).collect()).collect();
+        let expected = [vec!["!", "first-line-of-text"], vec!["second-line-of-it second-line-of-it"]];
+        assert_eq!(texts, expected);
     }
 }
