@@ -1,19 +1,28 @@
 //! Reading order: columns of text are read one after the other, what spans them divides the page.
 
+use std::cmp::Reverse;
+
 use signalbox_pdf::Area;
 
-use super::{aligned, alignment::median, line::Line};
+use super::{
+    aligned,
+    alignment::median,
+    bands, contents,
+    line::Line,
+    piece::{Gutters, Piece, crosses},
+    strips::{self, COLUMN, GUTTER},
+};
 
-/// A gutter is at least this wide, in points and in sizes of the font.
-const GUTTER: f32 = 8.0;
-const GUTTER_SIZES: f32 = 0.8;
-/// A column is at least this wide, in points.
-const COLUMN: f32 = 80.0;
+/// A gutter is at least so wide, in sizes of the font.
+const GUTTER_SIZES: f32 = 0.75;
 /// Lines that a column needs if no other page has it.
 const LINES: usize = 4;
 /// How much of a column its lines fill on average, at least, and how many letters they have: cells of tables do not.
 const FILLED: f32 = 0.55;
 const LETTERS: usize = 14;
+/// Letters of a line of running text, and by how much of its width such a line may miss its right edge.
+const PROSE_LETTERS: usize = 28;
+const FULL: f32 = 0.06;
 /// Lines on both sides of a gutter whose baselines usually differ by more, in sizes of the font, are not cells of one table.
 const UNLEVEL: f32 = 0.1;
 /// How far apart lines of one paragraph are, at most, in sizes of the font.
@@ -22,31 +31,6 @@ const CLOSE: f32 = 1.5;
 const BESIDE: usize = 2;
 /// Columns within columns.
 const DEPTH: usize = 4;
-
-/// The content of a page, in pieces that are read as a whole.
-#[derive(Debug, Clone)]
-pub(crate) enum Piece {
-    Line(Line),
-    /// A table or image that was found already, with its place in a list.
-    Found(Area, usize),
-}
-
-impl Piece {
-    pub(crate) fn area(&self) -> Area {
-        match self {
-            Self::Line(line) => line.area,
-            Self::Found(area, _) => *area,
-        }
-    }
-
-    fn is_line(&self) -> bool {
-        matches!(self, Self::Line(_))
-    }
-}
-
-/// The gutters of the pages so far, so that a column of two lines on the last page is seen as one.
-#[derive(Debug, Default)]
-pub(crate) struct Gutters(Vec<f32>);
 
 /// Divides `pieces` into regions of one column each, in reading order.
 pub(crate) fn regions(pieces: Vec<Piece>, gutters: &mut Gutters) -> Vec<Vec<Piece>> {
@@ -57,13 +41,23 @@ pub(crate) fn regions(pieces: Vec<Piece>, gutters: &mut Gutters) -> Vec<Vec<Piec
 
 fn divide(pieces: Vec<Piece>, gutters: &mut Gutters, depth: usize, regions: &mut Vec<Vec<Piece>>) {
     let (gutter, tables) = if depth < DEPTH { text_gutter(&pieces, gutters) } else { (None, Vec::new()) };
+    let mut sorted = pieces;
     let Some(gutter) = gutter else {
-        if !pieces.is_empty() {
-            regions.push(pieces);
+        if depth < DEPTH && sorted.len() > 2 * LINES {
+            sorted.sort_by(|one, other| one.area().top.total_cmp(&other.area().top));
+            match bands::find(sorted, gutters, is_gutter) {
+                Ok(parts) => {
+                    parts.into_iter().for_each(|part| divide(part, gutters, depth + 1, regions));
+                    return;
+                }
+                Err(pieces) => sorted = pieces,
+            }
+        }
+        if !sorted.is_empty() {
+            regions.push(sorted);
         }
         return;
     };
-    let mut sorted = pieces;
     sorted.sort_by(|one, other| one.area().top.total_cmp(&other.area().top));
     let lines: Vec<Area> = sorted.iter().filter(|piece| piece.is_line()).map(Piece::area).collect();
     let mut above: Vec<Piece> = Vec::new();
@@ -111,10 +105,6 @@ fn has_text_beside(found: &Area, lines: &[Area]) -> bool {
     lines.iter().filter(is_beside).count() >= BESIDE
 }
 
-fn crosses(area: &Area, gutter: f32) -> bool {
-    area.left < gutter && area.right > gutter
-}
-
 /// Whether the middle of `area` lies in `table`.
 fn is_inside(area: &Area, table: &Area) -> bool {
     let (x, y) = ((area.left + area.right) / 2.0, (area.top + area.bottom) / 2.0);
@@ -129,7 +119,7 @@ fn text_gutter(pieces: &[Piece], gutters: &mut Gutters) -> (Option<f32>, Vec<Are
     tables.retain(|table| {
         let within = |line: &&Line| is_inside(&line.area, table);
         let lines: Vec<&Line> = lines_of(&all).into_iter().filter(within).collect();
-        !gutter.is_some_and(|gutter| is_unlevel(&lines, gutter))
+        !gutter.is_some_and(|gutter| is_unlevel(&lines, gutter) || contents::are_beside(&lines, gutter))
     });
     if !tables.is_empty() {
         // The strip may have been that between two columns of the table.
@@ -137,11 +127,8 @@ fn text_gutter(pieces: &[Piece], gutters: &mut Gutters) -> (Option<f32>, Vec<Are
         let others: Vec<&Piece> = all.into_iter().filter(is_text).collect();
         gutter = find_gutter(&others, gutters);
     }
-    if let Some(gutter) = gutter
-        && !gutters.0.iter().any(|known| (known - gutter).abs() < GUTTER)
-        && gutters.0.len() < 64
-    {
-        gutters.0.push(gutter);
+    if let Some(gutter) = gutter {
+        gutters.add(gutter);
     }
     (gutter, tables)
 }
@@ -157,35 +144,50 @@ fn find_gutter(pieces: &[&Piece], gutters: &Gutters) -> Option<f32> {
     if lines.len() < 4 {
         return None;
     }
-    let left = lines.iter().map(|line| line.area.left).fold(f32::MAX, f32::min);
-    let right = lines.iter().map(|line| line.area.right).fold(f32::MIN, f32::max);
-    let width = (right - left).ceil().clamp(0.0, 20_000.0) as usize;
-    // For each point from left to right, how many lines lie over it.
-    let mut cover = vec![0_u32; width + 1];
-    for line in &lines {
-        let (from, to) = ((line.area.left - left) as usize, (line.area.right - left).ceil() as usize);
-        cover[from.min(width)..to.min(width)].iter_mut().for_each(|count| *count += 1);
-    }
+    let areas: Vec<Area> = lines.iter().map(|line| line.area).collect();
+    let (left, cover) = strips::cover(&areas);
     let size = median(lines.iter().map(|line| line.size));
     let least = GUTTER.max(size * GUTTER_SIZES);
-    // A strip beside which lines are not level, such as that between a table and text, before one within the table; then the widest.
-    let mut best: Option<(f32, (bool, f32))> = None;
     for allowed in [0, lines.len() as u32 / 10, lines.len() as u32 / 4] {
-        for (from, to) in strips(&cover, allowed, least) {
+        let middles = strips::find(&cover, allowed, least).into_iter().filter_map(|(from, to)| {
             let middle = left + (from + to) / 2.0;
-            let known = gutters.0.iter().any(|gutter| (gutter - middle).abs() < size);
-            if is_between_columns(pieces, &lines, middle, known) && !is_within_text(&lines, middle) {
-                let merit = (is_unlevel(&lines, middle), to - from);
-                if best.is_none_or(|(_, most)| merit > most) {
-                    best = Some((middle, merit));
-                }
-            }
-        }
-        if best.is_some() {
-            break;
+            let known = gutters.iter().any(|gutter| (gutter - middle).abs() < size);
+            let is_one = is_between_columns(pieces, &lines, middle, known) && !is_within_text(&lines, middle);
+            is_one.then_some((middle, to - from))
+        });
+        // A strip beside which lines are not level, such as that between a table and text, before one within the table; then the one
+        // that fewest lines cross, and the widest.
+        let merit = |(middle, width): &(f32, f32)| {
+            let crossing = lines.iter().filter(|line| crosses(&line.area, *middle)).count();
+            (is_unlevel(&lines, *middle), Reverse(crossing), *width)
+        };
+        let best = middles.reduce(|best, other| if merit(&other) > merit(&best) { other } else { best });
+        if let Some((middle, _)) = best {
+            return Some(middle);
         }
     }
-    best.map(|(middle, _)| middle)
+    None
+}
+
+/// Whether there are columns of running text on both sides of `gutter`, and no table across.
+fn is_gutter(pieces: &[&Piece], gutter: f32) -> bool {
+    let lines = lines_of(pieces);
+    is_between_columns(pieces, &lines, gutter, false)
+        && (is_unlevel(&lines, gutter) || is_between_prose(&lines, gutter))
+        && !is_within_text(&lines, gutter)
+        && aligned::across(&lines, gutter).is_empty()
+}
+
+/// Whether the lines on both sides of `gutter` are long, and most of them end at the same edge.
+fn is_between_prose(lines: &[&Line], gutter: f32) -> bool {
+    let is_prose = |side: &dyn Fn(&Area) -> bool| {
+        let rows = rows_of(lines.iter().copied().filter(|line| side(&line.area)));
+        let right = rows.iter().map(|(area, _)| area.right).fold(f32::MIN, f32::max);
+        let is_full = |area: &Area| right - area.right < FULL * area.width();
+        let full = rows.iter().filter(|(area, letters)| *letters >= PROSE_LETTERS && is_full(area)).count();
+        2 * full > rows.len()
+    };
+    is_prose(&|area| area.right <= gutter) && is_prose(&|area| area.left >= gutter)
 }
 
 /// Whether the lines left and right of `gutter` are set independently of each other.
@@ -232,39 +234,11 @@ fn is_within_text(lines: &[&Line], gutter: f32) -> bool {
     2 * within > parted
 }
 
-/// Strips of at least `least` points that at most `allowed` lines cross.
-fn strips(cover: &[u32], allowed: u32, least: f32) -> Vec<(f32, f32)> {
-    let mut found = Vec::new();
-    let mut from = None;
-    for (at, count) in cover.iter().enumerate() {
-        match (from, *count <= allowed) {
-            (None, true) => from = Some(at),
-            (Some(begun), false) => {
-                found.push((begun as f32, at as f32));
-                from = None;
-            }
-            _ => {}
-        }
-    }
-    found.retain(|(from, to)| to - from >= least && *from > COLUMN && cover.len() as f32 - to > COLUMN);
-    found
-}
-
 /// Whether there is running text on both sides of `gutter`.
 fn is_between_columns(pieces: &[&Piece], lines: &[&Line], gutter: f32, known: bool) -> bool {
     let is_text = |side: &dyn Fn(&Area) -> bool| {
-        let rows = rows_of(lines.iter().copied().filter(|line| side(&line.area)));
-        if rows.is_empty() {
-            return false;
-        }
-        let left = rows.iter().map(|(area, _)| area.left).fold(f32::MAX, f32::min);
-        let right = rows.iter().map(|(area, _)| area.right).fold(f32::MIN, f32::max);
-        let filled = median(rows.iter().map(|(area, _)| area.width())) / (right - left).max(1.0);
-        let letters = rows.iter().map(|(_, letters)| letters).sum::<usize>() / rows.len();
-        let enough = if known { 1 } else { LINES };
-        rows.len() >= enough
-            && (known || (filled >= FILLED && letters >= LETTERS))
-            && right - left >= COLUMN / 2.0
+        let lines: Vec<&Line> = lines.iter().copied().filter(|line| side(&line.area)).collect();
+        is_column(&lines, known) || are_columns(&lines)
     };
     let has_found = |side: &dyn Fn(&Area) -> bool| {
         pieces.iter().any(|piece| !piece.is_line() && side(&piece.area()) && piece.area().width() >= COLUMN)
@@ -272,6 +246,34 @@ fn is_between_columns(pieces: &[&Piece], lines: &[&Line], gutter: f32, known: bo
     let (left, right) = (|area: &Area| area.right <= gutter, |area: &Area| area.left >= gutter);
     let (text_left, text_right) = (is_text(&left), is_text(&right));
     (text_left && (text_right || has_found(&right))) || (text_right && has_found(&left))
+}
+
+/// Whether `lines` look like a column of running text.
+fn is_column(lines: &[&Line], known: bool) -> bool {
+    let rows = rows_of(lines.iter().copied());
+    if rows.is_empty() {
+        return false;
+    }
+    let left = rows.iter().map(|(area, _)| area.left).fold(f32::MAX, f32::min);
+    let right = rows.iter().map(|(area, _)| area.right).fold(f32::MIN, f32::max);
+    let filled = median(rows.iter().map(|(area, _)| area.width())) / (right - left).max(1.0);
+    let letters = rows.iter().map(|(_, letters)| letters).sum::<usize>() / rows.len();
+    let enough = if known { 1 } else { LINES };
+    rows.len() >= enough
+        && (known || (filled >= FILLED && letters >= LETTERS))
+        && right - left >= COLUMN / 2.0
+}
+
+/// Whether `lines` are two columns beside each other, of which not every line has one beside it.
+fn are_columns(lines: &[&Line]) -> bool {
+    let areas: Vec<Area> = lines.iter().map(|line| line.area).collect();
+    strips::middles(&areas).into_iter().any(|gutter| {
+        let (left, right): (Vec<&Line>, Vec<&Line>) = lines
+            .iter()
+            .filter(|line| !crosses(&line.area, gutter))
+            .partition(|line| line.area.right <= gutter);
+        is_column(&left, false) && is_column(&right, false)
+    })
 }
 
 /// Areas and letters of whole lines: justified text may have been taken apart at wide spaces.
@@ -377,5 +379,66 @@ that no heat is lost while it runs      have seen what a burst pipe can do
         let regions = texts(sketch);
         assert_eq!(regions.len(), 2);
         assert!(regions[0][0].starts_with("the pump") && regions[1][0].starts_with("it is"));
+    }
+
+    #[test]
+    fn columns_of_an_index_are_read_one_after_the_other() {
+        let entry = |row: usize| format!("Entry {row}0 about it ........ {row}0");
+        // The last column is short.
+        let columns = [9, 9, 5].map(|rows| (1..rows).map(entry).collect::<Vec<_>>().join("\n"));
+        let mut lines = Vec::new();
+        for (number, column) in columns.iter().enumerate() {
+            for mut line in pieces(column, false) {
+                // Less than a letter's height lies between them.
+                let right = 94.5 * number as f32;
+                line.words.iter_mut().for_each(|word| {
+                    (word.area.left, word.area.right) = (word.area.left + right, word.area.right + right);
+                    word.style.size = 9.0;
+                });
+                lines.push(Line::new(line.words));
+            }
+        }
+        let regions = regions(lines.into_iter().map(Piece::Line).collect(), &mut Gutters::default());
+        assert_eq!(regions.iter().map(Vec::len).collect::<Vec<_>>(), [8, 8, 4]);
+    }
+
+    const LISTING: &str = "
+v0 := load state of the record that holds one trace of this program, from the first of its loops on
+store v0 to the stack of the interpreter, found in the second register of the processor until then
+v1 := load key of the record that holds one trace of this program, from the first of its loops on
+v2 := convert key to a number with a point, and leave the first one as it is, for some later use
+store v1 to the stack of the interpreter, found in the second register of the processor until then
+v3 := load the place of the field in memory, and leave if it is not there or is not one of these
+v4 := add one to v3, the place of the next one, and leave if there is none, or it is not a number
+";
+
+    #[test]
+    fn columns_below_wide_lines_are_found() {
+        let sketch = format!(
+            "{LISTING}
+the pump moves water from one tank to the other,        it is stopped by a valve, opened by hand from the
+as long as there is any left in it, and the motor       other side of the wall; they open the valve or
+needs a current of its own then, so that no heat        stands near it while it is under pressure, so the
+is lost while it runs, nor any of the time of them      law says, and so does everybody that has seen one
+that look after it, for it does so well, and alone.     burst on a cold day, and heard the noise it made.
+"
+        );
+        let regions = texts(&sketch);
+        assert_eq!(regions.iter().map(Vec::len).collect::<Vec<_>>(), [7, 5, 5], "{regions:?}");
+        assert!(regions[1][0].starts_with("the pump") && regions[2][0].starts_with("it is"));
+    }
+
+    #[test]
+    fn table_below_wide_lines_stays_whole() {
+        let sketch = format!(
+            "{LISTING}
+Screening of the report                 Attempted reunion of them
+Plan to protect them                    Referral to services
+First assessment of it                  Help with journeys
+Plan for their safety                   Work with the police
+Custody for a time                      Work with doctors
+"
+        );
+        assert_eq!(texts(&sketch).len(), 1);
     }
 }

@@ -10,6 +10,8 @@ use super::line::Line;
 const ENTRIES: usize = 2;
 /// Fewest dots of a leader.
 const DOTS: usize = 3;
+/// Fewest entries with leaders in each of two columns.
+const BESIDE: usize = 3;
 /// How far the numbers of pages may miss their common right edge, in points.
 const EDGE: f32 = 4.0;
 /// Lines of a title at most, and how far apart they are, in sizes of the font.
@@ -178,6 +180,15 @@ fn entry(row: &[Line]) -> Option<Entry> {
         right: last.area.right,
         has_leader,
     })
+}
+
+/// Whether entries with leaders stand on both sides of `gutter`, such as the columns of an index.
+pub(super) fn are_beside(lines: &[&Line], gutter: f32) -> bool {
+    let has_leader =
+        |line: &&&Line| entry(std::slice::from_ref(**line)).is_some_and(|entry| entry.has_leader);
+    let leaders = || lines.iter().filter(has_leader);
+    leaders().filter(|line| line.area.right <= gutter).count() >= BESIDE
+        && leaders().filter(|line| line.area.left >= gutter).count() >= BESIDE
 }
 
 fn is_leader_dot(letter: char) -> bool {

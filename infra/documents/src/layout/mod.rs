@@ -8,6 +8,7 @@
 
 mod aligned;
 mod alignment;
+mod bands;
 mod build;
 mod captions;
 mod columns;
@@ -22,17 +23,20 @@ mod list;
 mod margins;
 mod marker;
 mod parted;
+mod piece;
 mod ruled;
 mod spans;
+mod strips;
 mod upright;
 
 use signalbox_pdf::{Area, Rule, Shape, Word};
 
 use crate::{block::Block, table::Table};
-use columns::{Gutters, Piece};
+
 use flow::{Group, Usual};
 use hyphens::Words;
 pub(crate) use line::Line;
+use piece::{Gutters, Piece};
 
 /// Smallest side of an image or figure that is worth a reference, in points.
 const IMAGE: f32 = 48.0;
