@@ -66,7 +66,7 @@ struct Fired {
     since: TimeDelta,
 }
 
-/// Judges `points` from `from` to `to`, in the order of measurement.
+/// Judges `points` from `from` to `to`, in the order of measurement; those measured before `from` stand then.
 pub(super) async fn judge(
     database: &Database,
     server_clock: &SharedServerClock,
@@ -84,8 +84,12 @@ pub(super) async fn judge(
     let mut fired = Vec::new();
     let mut judge = AlarmJudge::new(Uuid::nil(), AlarmMemory::blank(0));
     let mut steps = Vec::new();
-    judge.change(Some(terms), (0, 1), from, &mut steps);
-    for (index, point) in points.iter().enumerate() {
+    let before = points.partition_point(|point| moment(point.point.time) < from);
+    let standing: Vec<_> =
+        points.iter().enumerate().take(before).map(|(index, point)| value(index, point)).collect();
+    judge.change(Some(terms), (before as i64, 1), from, &standing, &mut steps);
+    tested.take_in(&mut steps, &mut fired);
+    for (index, point) in points.iter().enumerate().skip(before) {
         if index % AT_ONCE == 0 {
             tokio::task::yield_now().await;
         }

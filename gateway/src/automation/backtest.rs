@@ -3,16 +3,16 @@
 use std::{collections::HashMap, sync::Arc};
 
 use axum::{Json, extract::State};
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_database::SharedServerClock;
 use signalbox_datapoint_log::{IdKey, moment, recorded_times};
-use signalbox_domain::automation::{DatapointPlace, History, Judge, RuleSpec};
+use signalbox_domain::automation::{AlarmTerms, DatapointPlace, History, Judge, RuleSpec};
 use signalbox_projections::{
     automation::RuleRow,
     monitoring::{
         queries::channel_number,
-        series::{Datapoint, recorded},
+        series::{Datapoint, newest_until, recorded},
     },
 };
 use utoipa::ToSchema;
@@ -145,6 +145,8 @@ async fn test(
     match spec.alarm_terms() {
         Some(terms) => {
             let count = points.len();
+            let standing = standing(database, &terms, window.from).await?.ok_or_else(too_many)?;
+            let points = standing.into_iter().chain(points).collect();
             let tested = alarm_backtest::judge(
                 database,
                 server_clock,
@@ -159,6 +161,22 @@ async fn test(
         }
         None => judge(database, datapoint_ids, &spec, &points).await,
     }
+}
+
+/// The newest datapoint measured before `from`, and for a slope those of its window; `None` if these are too many.
+async fn standing(
+    database: &Database,
+    terms: &AlarmTerms,
+    from: DateTime<Utc>,
+) -> Result<Option<Vec<Datapoint>>, Problem> {
+    let nothing = Ok(Some(Vec::new()));
+    let Some(channel) = channel_number(&database.primary, terms.channel.0).await? else { return nothing };
+    let before = from - TimeDelta::microseconds(1);
+    let newest = newest_until(&database.primary, &[channel], before).await?;
+    let Some(newest) = newest.first() else { return nothing };
+    let Some(window) = terms.alarm.rate_window() else { return Ok(Some(vec![*newest])) };
+    let begin = moment(newest.point.time) - window;
+    Ok(recorded(&database.primary, channel, (begin, from), MAX_POINTS).await?)
 }
 
 async fn judge(

@@ -16,7 +16,8 @@ const JITTER: TimeDelta = TimeDelta::seconds(1);
 /// Each channel has a clock: the time of measurement of the newest judged value, plus what has passed on the service's
 /// clock since that value arrived. What falls due on it happens at its due time, before a later value is judged; a value
 /// measured at the due time itself is judged first, as Prometheus does at an evaluation. The last value stands until the
-/// next one arrives. A value that is not newer than the newest judged is not judged.
+/// next one arrives, and is judged again when the condition changes. A value that is not newer than the newest judged is not
+/// judged.
 #[derive(Debug, Clone)]
 pub struct AlarmJudge {
     rule: Uuid,
@@ -70,14 +71,10 @@ impl AlarmJudge {
         if let Some(open) = self.memory.by_no_data.take() {
             self.step(&terms, AlarmReason::NoData, StepKind::Cleared, open, value.on, steps);
         }
-        let judged = match terms.alarm.rate_window() {
-            Some(length) => {
-                self.window.push(length, value.on, value.value);
-                self.window.slope()
-            }
-            None => Some(value.value),
-        };
-        self.compare(&terms, judged, value.on, steps);
+        if let Some(length) = terms.alarm.rate_window() {
+            self.window.push(length, value.on, value.value);
+        }
+        self.compare(&terms, value.on, steps);
     }
 
     /// It is `at` on the service's clock, and more values may arrive: lets happen what was due [`JITTER`] ago.
@@ -94,18 +91,22 @@ impl AlarmJudge {
 
     /// The rule has other terms for values after the row `position`, from version `version` on: at `at` it was made, changed,
     /// enabled, disabled or deleted.
+    ///
+    /// `standing` are the values of its channel up to that row, in the order of their places: the newest by time of
+    /// measurement, and for a slope those of its window. The newest is judged at the change unless it was under this condition.
     pub fn change(
         &mut self,
         to: Option<AlarmTerms>,
         (position, version): (i64, i64),
         at: DateTime<Utc>,
+        standing: &[JudgedValue],
         steps: &mut Vec<AlarmStep>,
     ) {
         self.end(at, steps);
         let from = self.memory.terms;
         let now = self.clock(at);
+        let is_same = matches!((from, to), (Some(from), Some(to)) if to.has_condition_of(&from));
         if let Some(from) = from {
-            let is_same = to.is_some_and(|to| to.has_condition_of(&from));
             let has_same_silence =
                 to.is_some_and(|to| to.alarm.no_data_seconds == from.alarm.no_data_seconds);
             if !is_same && let Some(open) = self.memory.by_condition.take() {
@@ -117,18 +118,22 @@ impl AlarmJudge {
                 self.step(&from, AlarmReason::NoData, StepKind::Cleared, open, now, steps);
             }
         }
-        let end = DatapointPlace::end_of(position);
-        let continues = matches!((from, to), (Some(from), Some(to)) if from.channel == to.channel);
-        if !continues {
-            self.memory.newest = None;
-        }
+        let channel = |terms: Option<AlarmTerms>| terms.map(|terms| terms.channel);
         let window = |terms: Option<AlarmTerms>| terms.and_then(|terms| terms.alarm.rate_window_seconds);
+        let continues = channel(from) == channel(to) && self.memory.newest.is_some();
+        self.memory.seen = self.memory.seen.max(DatapointPlace::end_of(position));
+        (self.memory.terms, self.memory.version, self.memory.since) = (to, version, at);
+        if !continues {
+            self.memory.newest = standing.iter().max_by_key(|value| (value.on, value.place)).copied();
+        }
         if !continues || window(from) != window(to) {
             self.window.clear();
-            self.memory.window_from = self.memory.seen.max(end);
+            self.memory.window_from = DatapointPlace::default();
+            self.refill(standing.iter().copied());
         }
-        self.memory.seen = self.memory.seen.max(end);
-        (self.memory.terms, self.memory.version, self.memory.since) = (to, version, at);
+        if let Some(to) = to.filter(|_| !is_same && self.memory.newest.is_some()) {
+            self.compare(&to, self.clock(at), steps);
+        }
     }
 
     /// The channel's clock at `at` on the service's.
@@ -194,13 +199,11 @@ impl AlarmJudge {
     }
 
     /// Compares the newest value, or the slope up to it.
-    fn compare(
-        &mut self,
-        terms: &AlarmTerms,
-        judged: Option<f64>,
-        on: DateTime<Utc>,
-        steps: &mut Vec<AlarmStep>,
-    ) {
+    fn compare(&mut self, terms: &AlarmTerms, on: DateTime<Utc>, steps: &mut Vec<AlarmStep>) {
+        let judged = match terms.alarm.rate_window() {
+            Some(_) => self.window.slope(),
+            None => self.memory.newest.map(|newest| newest.value),
+        };
         let reason = AlarmReason::Condition;
         let Some(mut open) = self.memory.by_condition else {
             if judged.is_some_and(|value| terms.condition.holds(value)) {

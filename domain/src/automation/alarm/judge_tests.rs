@@ -19,6 +19,17 @@ fn above_10(alarm: AlarmSpec) -> AlarmTerms {
     }
 }
 
+/// A value that arrives when it is measured.
+fn judged(position: i64, seconds: i64, value: f64) -> JudgedValue {
+    JudgedValue {
+        place: DatapointPlace { position, index: 0 },
+        day: NaiveDate::default(),
+        value,
+        on: at(seconds),
+        arrived: at(seconds),
+    }
+}
+
 /// A judge, what it has decided, and the place of the next value.
 struct Bench {
     judge: AlarmJudge,
@@ -37,8 +48,18 @@ impl Bench {
     }
 
     fn change(&mut self, seconds: i64, terms: Option<AlarmTerms>) {
+        self.change_beside(seconds, terms, &[]);
+    }
+
+    /// Changes the terms while `standing` are the values of the channel, by the seconds of measurement.
+    fn change_beside(&mut self, seconds: i64, terms: Option<AlarmTerms>, standing: &[(i64, f64)]) {
         self.version += 1;
-        self.judge.change(terms, (self.next - 1, self.version), at(seconds), &mut self.steps);
+        let first = self.next;
+        self.next += standing.len() as i64;
+        let value = |(position, (on, value)): (i64, &(i64, f64))| judged(position, *on, *value);
+        let standing: Vec<_> = (first..).zip(standing).map(value).collect();
+        let place = (self.next - 1, self.version);
+        self.judge.change(terms, place, at(seconds), &standing, &mut self.steps);
     }
 
     /// A value that arrives when it is measured.
@@ -47,10 +68,8 @@ impl Bench {
     }
 
     fn arrive(&mut self, measured: i64, arrived: i64, value: f64) {
-        let place = DatapointPlace { position: self.next, index: 0 };
+        let value = JudgedValue { arrived: at(arrived), ..judged(self.next, measured, value) };
         self.next += 1;
-        let day = NaiveDate::default();
-        let value = JudgedValue { place, day, value, on: at(measured), arrived: at(arrived) };
         self.judge.judge(value, &mut self.steps);
     }
 
@@ -281,7 +300,7 @@ fn a_device_ahead_of_time_is_not_silent() {
 fn a_changed_condition_clears_and_another_name_does_not() {
     let spec = AlarmSpec { no_data_seconds: Some(60), ..AlarmSpec::default() };
     let other =
-        AlarmTerms { condition: Condition { threshold: 20.0, ..above_10(spec).condition }, ..above_10(spec) };
+        AlarmTerms { condition: Condition { threshold: 40.0, ..above_10(spec).condition }, ..above_10(spec) };
     let started = || {
         let mut bench = Bench::new(above_10(spec));
         bench.value(0, 30.0);
@@ -307,7 +326,7 @@ fn a_changed_condition_clears_and_another_name_does_not() {
     bench.change(1000, Some(other));
     bench.end(1060);
     assert!(bench.take().is_empty());
-    bench.value(1061, 21.0);
+    bench.value(1061, 41.0);
     assert_eq!(
         bench.take(),
         [
@@ -316,6 +335,52 @@ fn a_changed_condition_clears_and_another_name_does_not() {
             (AlarmReason::Condition, Fired, 1061)
         ]
     );
+}
+
+#[test]
+fn the_standing_value_is_judged_when_a_rule_is_made_enabled_or_changed() {
+    let spec = AlarmSpec::default();
+    let above_20 =
+        AlarmTerms { condition: Condition { threshold: 20.0, ..above_10(spec).condition }, ..above_10(spec) };
+    let held = above_10(AlarmSpec { for_seconds: 60, ..spec });
+    let mut bench = Bench::new(above_10(spec));
+    bench.change(50, None);
+    // Of the values of before, the newest by time of measurement stands.
+    bench.change_beside(100, Some(above_10(spec)), &[(40, 9.0), (30, 8.0), (70, 30.0), (60, 7.0)]);
+    bench.assert_condition(&[(Fired, 100)]);
+    bench.change(110, Some(above_20));
+    bench.assert_condition(&[(Cleared, 110), (Fired, 110)]);
+    bench.change(120, None);
+    bench.assert_condition(&[(Cleared, 120)]);
+    bench.change_beside(130, Some(held), &[(70, 30.0)]);
+    bench.end(300);
+    bench.assert_condition(&[(Started, 130), (Fired, 190)]);
+    // A value older than the standing one is late.
+    bench.arrive(65, 310, 5.0);
+    bench.assert_condition(&[]);
+    bench.arrive(320, 320, 5.0);
+    bench.assert_condition(&[(Cleared, 320)]);
+    bench.change_beside(330, Some(above_20), &[(320, 5.0)]);
+    bench.assert_condition(&[]);
+}
+
+#[test]
+fn a_standing_slope_is_judged_too_and_its_window_is_kept() {
+    let terms = AlarmTerms {
+        condition: Condition { operator: Operator::Gte, threshold: 2.0, threshold_high: None },
+        ..above_10(AlarmSpec { rate_window_seconds: Some(10), ..AlarmSpec::default() })
+    };
+    let mut bench = Bench::new(above_10(AlarmSpec::default()));
+    let standing = [(0, 900.0), (20, 1.0), (21, 4.0), (22, 7.0)];
+    bench.change_beside(30, None, &[]);
+    bench.change_beside(40, Some(terms), &standing);
+    bench.assert_condition(&[(Fired, 40)]);
+    let mut again = AlarmJudge::new(Uuid::from_u128(1), bench.judge.memory().clone());
+    again.refill((1..).zip(standing).map(|(position, (on, value))| judged(position, on, value)));
+    let (mut live, mut refilled) = (Vec::new(), Vec::new());
+    bench.judge.judge(judged(9, 50, 7.0), &mut live);
+    again.judge(judged(9, 50, 7.0), &mut refilled);
+    assert_eq!((live.len(), &live), (1, &refilled));
 }
 
 #[test]
@@ -353,21 +418,14 @@ fn a_refilled_judge_continues_with_the_same_slope() {
         ..above_10(AlarmSpec { rate_window_seconds: Some(100), ..AlarmSpec::default() })
     };
     let mut bench = Bench::new(terms);
-    let value = |position: i64, measured: i64, value: f64| JudgedValue {
-        place: DatapointPlace { position, index: 0 },
-        day: NaiveDate::default(),
-        value,
-        on: at(measured),
-        arrived: at(measured),
-    };
     // The third one is late.
-    let values = [value(1, 0, 0.0), value(2, 10, 1.0), value(3, 5, 90.0), value(4, 20, 1.5)];
+    let values = [judged(1, 0, 0.0), judged(2, 10, 1.0), judged(3, 5, 90.0), judged(4, 20, 1.5)];
     for value in values {
         bench.judge.judge(value, &mut bench.steps);
     }
     let mut again = AlarmJudge::new(Uuid::from_u128(1), bench.judge.memory().clone());
-    again.refill(values.into_iter().chain([value(5, 15, 90.0)]));
-    for next in [value(6, 30, 40.0), value(7, 31, 0.0), value(8, 32, -50.0)] {
+    again.refill(values.into_iter().chain([judged(5, 15, 90.0)]));
+    for next in [judged(6, 30, 40.0), judged(7, 31, 0.0), judged(8, 32, -50.0)] {
         let (mut live, mut refilled) = (Vec::new(), Vec::new());
         bench.judge.judge(next, &mut live);
         again.judge(next, &mut refilled);

@@ -48,7 +48,7 @@ pub struct AlarmMemory {
     pub terms: Option<AlarmTerms>,
     /// When the rule was made, enabled or changed, on the service's clock.
     pub since: DateTime<Utc>,
-    /// End of the datapoint log at that time, as far as it concerns the values of a slope.
+    /// Place before those of the values of a slope.
     pub window_from: DatapointPlace,
     /// Values up to here were judged, or are older than the rule.
     pub seen: DatapointPlace,

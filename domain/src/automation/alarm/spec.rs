@@ -173,7 +173,8 @@ impl AlarmSpec {
         self.no_data_seconds.map(seconds)
     }
 
-    pub(super) fn rate_window(&self) -> Option<TimeDelta> {
+    /// Length of the window on whose slope the condition is.
+    pub fn rate_window(&self) -> Option<TimeDelta> {
         self.rate_window_seconds.map(seconds)
     }
 }

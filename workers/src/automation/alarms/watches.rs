@@ -4,7 +4,7 @@ use std::{
 };
 
 use chrono::{DateTime, TimeDelta, Utc};
-use signalbox_datapoint_log::{LogRow, moment};
+use signalbox_datapoint_log::{LogRow, micros, moment, recorded_times};
 use signalbox_domain::automation::{AlarmJudge, AlarmMemory, AlarmStep, DatapointPlace, JudgedValue};
 use signalbox_projections::{
     automation::{
@@ -14,7 +14,7 @@ use signalbox_projections::{
     },
     monitoring::{
         queries::{channel_names, channel_number},
-        series::{Datapoint, recorded},
+        series::{Datapoint, newest_until, recorded},
     },
 };
 use sqlx::PgPool;
@@ -25,8 +25,10 @@ use crate::WorkerError;
 
 /// How often all rules are read, for changes that have old positions.
 const REFRESH: Duration = Duration::from_secs(30);
-/// Values that are read at most to fill the window of a slope.
+/// Values that are read at most to fill the window of a slope, or to find the one that stood at a change.
 const REFILLED: usize = 100_000;
+/// How long before the newest value the one is looked for that stood at a change, when the newest came after the change.
+const REACH: TimeDelta = TimeDelta::hours(1);
 /// How often a window with more is halved.
 const HALVINGS: usize = 32;
 
@@ -51,10 +53,19 @@ struct Watch {
     name: String,
     silenced_until: Option<DateTime<Utc>>,
     /// Changes of the rule that values have not reached yet.
-    pending: VecDeque<WatchChange>,
+    pending: VecDeque<Pending>,
     /// Decisions of this step.
     steps: Vec<AlarmStep>,
     is_changed: bool,
+}
+
+#[derive(Debug)]
+struct Pending {
+    change: WatchChange,
+    /// Values up to this row of the log are not judged by the terms before.
+    upto: i64,
+    /// The values that stand at the change; `None` while they are not read.
+    standing: Option<Vec<JudgedValue>>,
 }
 
 impl Watches {
@@ -85,7 +96,14 @@ impl Watches {
         if is_due {
             self.refreshed = Some(Instant::now());
         }
-        if self.is_linked { Ok(()) } else { self.link(pool).await }
+        if !self.is_linked {
+            self.link(pool).await?;
+        }
+        let pending = self.rules.values_mut().flat_map(|watch| &mut watch.pending);
+        for pending in pending.filter(|pending| pending.standing.is_none()) {
+            pending.standing = Some(standing(pool, &pending.change, pending.upto, &self.numbers).await?);
+        }
+        Ok(())
     }
 
     fn take_in(&mut self, row: RuleRow, position: i64, now: DateTime<Utc>) {
@@ -109,10 +127,15 @@ impl Watches {
             }
         };
         (watch.name, watch.silenced_until) = (row.name, row.silenced_until);
-        let version = watch.judge.memory().version;
-        let newest = watch.pending.back().map_or(version, |change| change.version);
+        let AlarmMemory { version, seen, .. } = *watch.judge.memory();
+        let newest = watch.pending.back().map_or(version, |pending| pending.change.version);
         let count = watch.pending.len();
-        watch.pending.extend(changes.into_iter().filter(|change| change.version > newest));
+        let new = changes.into_iter().filter(|change| change.version > newest);
+        watch.pending.extend(new.map(|change| Pending {
+            upto: change.after.max(seen.position),
+            standing: None,
+            change,
+        }));
         self.is_linked &= watch.pending.len() == count;
     }
 
@@ -122,7 +145,7 @@ impl Watches {
         self.is_linked = true;
         for (rule, watch) in &self.rules {
             let present = watch.judge.memory().terms;
-            let terms = watch.pending.iter().map(|change| change.terms).chain([present]).flatten();
+            let terms = watch.pending.iter().map(|pending| pending.change.terms).chain([present]).flatten();
             for channel in terms.map(|terms| terms.channel.0).collect::<HashSet<_>>() {
                 let known = match self.numbers.get(&channel) {
                     Some(number) => Some(*number),
@@ -230,11 +253,13 @@ impl Watch {
 
     /// Applies the changes of the rule that count for values after the row `position`.
     fn become_until(&mut self, position: i64) {
-        while let Some(change) = self.pending.front().filter(|change| change.after <= position) {
+        while let Some(Pending { change, standing, .. }) =
+            self.pending.pop_front_if(|pending| pending.change.after <= position)
+        {
             let place = (change.after, change.version);
-            self.judge.change(change.terms, place, change.at, &mut self.steps);
+            let standing = standing.unwrap_or_default();
+            self.judge.change(change.terms, place, change.at, &standing, &mut self.steps);
             self.is_changed = true;
-            self.pending.pop_front();
         }
     }
 }
@@ -242,31 +267,76 @@ impl Watch {
 /// Reads the values that the window of a slope held.
 async fn refill(pool: &PgPool, judge: &mut AlarmJudge) -> Result<(), WorkerError> {
     let AlarmMemory { terms: Some(terms), newest: Some(newest), .. } = *judge.memory() else { return Ok(()) };
-    let Some(seconds) = terms.alarm.rate_window_seconds else { return Ok(()) };
+    let Some(window) = terms.alarm.rate_window() else { return Ok(()) };
     let Some(number) = channel_number(pool, terms.channel.0).await? else { return Ok(()) };
-    let end = newest.on + TimeDelta::microseconds(1);
-    let mut begin = newest.on - TimeDelta::seconds(i64::from(seconds));
-    for _ in 0..HALVINGS {
-        let found = recorded(pool, number, (begin, end), REFILLED).await.map_err(WorkerError::Series)?;
-        if let Some(points) = found {
-            judge.refill(points.iter().map(judged_value));
-            break;
-        }
-        // Of more the newest count.
-        begin += (end - begin) / 2;
-    }
+    let points = values_before(pool, number, newest.on, window).await?;
+    // The window does not ask when they arrived.
+    judge.refill(points.iter().map(|point| judged_value(point, moment(point.point.time))));
     Ok(())
 }
 
-fn judged_value(point: &Datapoint) -> JudgedValue {
+/// The values of the channel up to row `upto` of the log that stand at `change`: the newest, and those of its window.
+async fn standing(
+    pool: &PgPool,
+    change: &WatchChange,
+    upto: i64,
+    numbers: &HashMap<Uuid, i32>,
+) -> Result<Vec<JudgedValue>, WorkerError> {
+    let Some(terms) = change.terms else { return Ok(Vec::new()) };
+    let Some(number) = numbers.get(&terms.channel.0).copied() else { return Ok(Vec::new()) };
+    let newest =
+        newest_until(pool, &[number], DateTime::<Utc>::MAX_UTC).await.map_err(WorkerError::Series)?;
+    let Some(newest) = newest.first() else { return Ok(Vec::new()) };
+    let window = terms.alarm.rate_window();
+    let is_late = newest.point.position > upto;
+    let reach = window.into_iter().chain(is_late.then_some(REACH)).max();
+    let mut found = match reach {
+        Some(reach) => values_before(pool, number, moment(newest.point.time), reach).await?,
+        None => vec![*newest],
+    };
+    found.retain(|point| point.point.position <= upto);
+    let Some(newest) = found.iter().max_by_key(|point| point.point.order()).copied() else {
+        return Ok(Vec::new());
+    };
+    let begin = window.map_or(newest.point.time, |window| micros(moment(newest.point.time) - window));
+    found.retain(|point| point.point.time >= begin);
+    let arrived = recorded_times(pool, &[(newest.point.position, newest.day)]).await?;
+    let arrived = |point: &Datapoint| {
+        // That of the others is not asked for.
+        let known = arrived.get(&point.point.position).copied();
+        known.unwrap_or_else(|| moment(point.point.time).min(change.at))
+    };
+    Ok(found.iter().map(|point| judged_value(point, arrived(point))).collect())
+}
+
+/// The values of a channel measured up to `end`, in the order of their arrival, not more than `reach` before it; of very many
+/// the newest.
+async fn values_before(
+    pool: &PgPool,
+    number: i32,
+    end: DateTime<Utc>,
+    reach: TimeDelta,
+) -> Result<Vec<Datapoint>, WorkerError> {
+    let mut begin = end - reach;
+    let end = end + TimeDelta::microseconds(1);
+    for _ in 0..HALVINGS {
+        if let Some(points) =
+            recorded(pool, number, (begin, end), REFILLED).await.map_err(WorkerError::Series)?
+        {
+            return Ok(points);
+        }
+        begin += (end - begin) / 2;
+    }
+    Ok(Vec::new())
+}
+
+fn judged_value(point: &Datapoint, arrived: DateTime<Utc>) -> JudgedValue {
     let place = point.place();
-    let on = moment(point.point.time);
     JudgedValue {
         place: DatapointPlace { position: place.position, index: place.index },
         day: place.day,
         value: point.point.value,
-        on,
-        // The window does not ask for it.
-        arrived: on,
+        on: moment(point.point.time),
+        arrived,
     }
 }

@@ -103,6 +103,50 @@ async fn a_late_value_is_not_judged() {
 }
 
 #[tokio::test]
+async fn the_standing_value_is_judged_when_a_rule_is_made_changed_or_enabled() {
+    let world = standing().await;
+    let boiler = event(&world, "boiler").await;
+    send(&world.admin, &boiler, [50.0]).await;
+    // It stands although an older one arrives after it.
+    record_ago(&world, &boiler, 1.0, 60).await;
+    let rule = rule(&world, &boiler, json!({"cooldown_seconds": 0})).await;
+    let path = rules::path(&rule);
+    let made = until(&world, "firing").await;
+    assert_eq!((&made["value"], &made["event_public_id"]), (&json!(50.0), &json!(boiler)));
+    assert!(time(&made["fired_on"]) >= time(&rule["created_on"]) - TimeDelta::seconds(1));
+    let mut known = vec![made];
+    for changes in [vec![json!({"threshold": 11})], vec![json!({"enabled": false}), json!({"enabled": true})]]
+    {
+        world.clock.advance(TimeDelta::seconds(5));
+        for change in changes {
+            world.admin.put(&path, change).await.expect(200);
+        }
+        let firing = |page: &Value| page["total"] == known.len() + 1 && page["data"][0]["state"] == "firing";
+        let page = world.admin.until(ALARMS.to_owned(), firing).await;
+        let before = known.last().unwrap();
+        assert_eq!(page["data"][1]["public_id"], before["public_id"]);
+        assert_eq!(page["data"][1]["state"], "cleared");
+        assert!(time(&page["data"][0]["fired_on"]) >= time(&page["data"][1]["cleared_on"]));
+        known.push(page["data"][0].clone());
+    }
+    eventually(seconds(20), async || firings(&world).await.len() == 3).await;
+    // A limit above it clears, and starts none.
+    world.admin.put(&path, json!({"threshold": 60})).await.expect(200);
+    let page = world.admin.until(ALARMS.to_owned(), |page| page["data"][0]["state"] == "cleared").await;
+    assert_eq!(page["total"], 3);
+    // The back-test agrees: what stood before its window is judged at its beginning.
+    let body = json!({"from": world.clock.now() + TimeDelta::seconds(10), "to": world.clock.now() + TimeDelta::seconds(70)});
+    world.clock.advance(TimeDelta::seconds(100));
+    world.admin.put(&path, json!({"threshold": 10})).await.expect(200);
+    let tested = world.admin.post(&format!("{path}/backtest"), body.clone()).await.expect(200);
+    assert_eq!((&tested["datapoints"], &tested["total"]), (&json!(0), &json!(1)));
+    let interval = &tested["intervals"][0];
+    assert_eq!((&interval["state"], &interval["to"]), (&json!("firing"), &json!(null)));
+    assert_eq!(time(&interval["from"]), time(&body["from"]));
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn a_changed_disabled_or_deleted_rule_clears_its_alarms() {
     let world = standing().await;
     let boiler = event(&world, "boiler").await;
@@ -121,7 +165,10 @@ async fn a_changed_disabled_or_deleted_rule_clears_its_alarms() {
         let alarm = world.admin.until(ALARMS.to_owned(), |page| page["data"][0]["value"] == value).await;
         assert_eq!(alarm["data"][0]["state"], "firing", "another name changes nothing");
         world.admin.put(&path, change).await.expect(200);
-        until(&world, "cleared").await;
+        let cleared = |alarm: &Value| alarm["state"] == "cleared";
+        world.admin.until(super::path(&alarm["data"][0]), cleared).await;
+        world.clock.advance(TimeDelta::seconds(1));
+        send(&world.admin, &boiler, [1.0]).await;
         world.admin.put(&path, json!({"enabled": true, "alarm": true, "name": "too hot"})).await.expect(200);
     }
     world.clock.advance(TimeDelta::seconds(1));
