@@ -7,6 +7,7 @@ import json
 import re
 import sys
 import tempfile
+import threading
 import unittest
 from itertools import pairwise
 from pathlib import Path
@@ -286,6 +287,75 @@ class PluginTest(unittest.IsolatedAsyncioTestCase):
     async def test_a_wrong_configuration_is_refused(self) -> None:
         with self.assertRaisesRegex(PluginConfigError, "poll_interval_ms"):
             valve().configure({"poll_interval_ms": 5})
+
+
+class Stuck(Valve):
+    """A valve whose readings return when they are let go, or when the connection is closed, if that ends them."""
+
+    def __init__(self, is_ended_by_closing: bool, unblock_seconds: float) -> None:
+        super().__init__()
+        self.unblock_seconds = unblock_seconds
+        self.is_ended_by_closing = is_ended_by_closing
+        self.begun, self.let_go = threading.Event(), threading.Event()
+        self.under_way, self.most = 0, 0
+
+    def disconnect_sync(self) -> None:
+        if self.is_ended_by_closing:
+            self.let_go.set()
+
+    def read_sync(self, channel_id: str) -> float:
+        self._count(1)
+        self.begun.set()
+        self.let_go.wait()
+        self._count(-1)
+        return super().read_sync(channel_id)
+
+    def write_sync(self, channel_id: str, value: float) -> None:
+        self._count(1)
+        super().write_sync(channel_id, value)
+        self._count(-1)
+
+    def _count(self, change: int) -> None:
+        self.under_way += change
+        self.most = max(self.most, self.under_way)
+
+
+async def given_up(plugin: Stuck) -> None:
+    """Starts a reading, and does not wait for its end."""
+    plugin.configure({"demo_mode": False})
+    await plugin.connect()
+    reading = asyncio.create_task(plugin.read("t"))
+    await asyncio.to_thread(plugin.begun.wait)
+    reading.cancel()
+    await asyncio.gather(reading, return_exceptions=True)
+
+
+class StuckTest(unittest.IsolatedAsyncioTestCase):
+    async def test_a_call_waits_for_one_that_was_given_up(self) -> None:
+        plugin = Stuck(is_ended_by_closing=False, unblock_seconds=60)
+        await given_up(plugin)
+        writing = asyncio.create_task(plugin.write("v", 7))
+        await asyncio.sleep(0)
+        plugin.let_go.set()
+        await writing
+        self.assertEqual((plugin.most, plugin.under_way), (1, 0))
+
+    async def test_closing_ends_a_call_that_does_not_return(self) -> None:
+        plugin = Stuck(is_ended_by_closing=True, unblock_seconds=0.01)
+        await given_up(plugin)
+        await plugin.disconnect()
+        await plugin.connect()
+        self.assertEqual(await plugin.read("t"), 21.5)
+
+    async def test_there_is_no_new_connection_before_the_last_call_has_returned(self) -> None:
+        plugin = Stuck(is_ended_by_closing=False, unblock_seconds=0.01)
+        await given_up(plugin)
+        await plugin.disconnect()
+        with self.assertRaisesRegex(PluginConnectionError, "has not returned"):
+            await plugin.connect()
+        plugin.let_go.set()
+        await plugin._running
+        await plugin.connect()
 
 
 class PushTest(unittest.IsolatedAsyncioTestCase):

@@ -19,6 +19,7 @@ from .errors import (
     PluginConnectionError,
     PluginOutputError,
     PluginStateError,
+    PluginTimeoutError,
 )
 
 ChannelValue = float | int | bool
@@ -309,11 +310,16 @@ class DevicePlugin(ABC):
 
 
 class SyncDevicePlugin(DevicePlugin):
-    """For devices whose library blocks: its calls run in threads, one at a time."""
+    """For devices whose library blocks: its calls run in threads, one at a time, also when a call takes longer than it is
+    waited for. One that has not returned after `unblock_seconds` more fails those after it, with `PluginTimeoutError`; only
+    `disconnect_sync` is then called beside it: closing the connection ends it in most libraries."""
+
+    unblock_seconds = 5.0
 
     def __init__(self) -> None:
         super().__init__()
         self._alone = asyncio.Lock()
+        self._running: asyncio.Task[Any] | None = None
 
     @abstractmethod
     def connect_sync(self) -> None:
@@ -335,7 +341,10 @@ class SyncDevicePlugin(DevicePlugin):
         await self._in_thread(self.connect_sync)
 
     async def _do_disconnect(self) -> None:
-        await self._in_thread(self.disconnect_sync)
+        if await self._has_returned():
+            await self._in_thread(self.disconnect_sync)
+        else:
+            await asyncio.to_thread(self.disconnect_sync)
 
     async def _do_read(self, channel_id: str) -> ChannelValue | None:
         value: ChannelValue | None = await self._in_thread(self.read_sync, channel_id)
@@ -346,7 +355,22 @@ class SyncDevicePlugin(DevicePlugin):
 
     async def _in_thread(self, call: Any, *arguments: Any) -> Any:
         async with self._alone:
-            return await asyncio.to_thread(call, *arguments)
+            if not await self._has_returned():
+                raise PluginTimeoutError(
+                    self.meta.id,
+                    "an earlier call of the device's library has not returned: if it never does, restart the instance",
+                )
+            self._running = asyncio.create_task(asyncio.to_thread(call, *arguments))
+            # Read here, since asyncio reports an error that is not read when its caller has given up.
+            self._running.add_done_callback(lambda call: call.cancelled() or call.exception())
+            return await asyncio.shield(self._running)
+
+    async def _has_returned(self) -> bool:
+        """Waits for the call under way. A thread cannot be stopped: it runs on after its caller has given up."""
+        if self._running is None or self._running.done():
+            return True
+        ended, _ = await asyncio.wait([self._running], timeout=self.unblock_seconds)
+        return bool(ended)
 
 
 __all__ = ["ChannelValue", "ConfigError", "DevicePlugin", "HealthReport", "PluginState", "SyncDevicePlugin"]
