@@ -24,6 +24,7 @@ const MAX_SYMBOLS: usize = 8 * MAX_SAMPLES;
 /// Characters of the name of a series in an answer at most.
 const MAX_NAME: usize = 200;
 /// The message that a body of version 2.0 holds.
+const VERSION_1: &str = "a prometheus.WriteRequest";
 const VERSION_2: &str = "an io.prometheus.write.v2.Request";
 /// The label that names a metric.
 pub(super) const NAME: &str = "__name__";
@@ -33,6 +34,23 @@ pub(super) const NAME: &str = "__name__";
 pub(super) enum Version {
     One,
     Two,
+}
+
+impl Version {
+    /// Refuses a message with fields of the other version: they would be left out, though 204 means that all is written.
+    fn check(self, message: &[u8]) -> Result<(), Problem> {
+        let (name, other, fields) = match self {
+            Self::One => (VERSION_1, VERSION_2, 4..=5),
+            Self::Two => (VERSION_2, VERSION_1, 1..=3),
+        };
+        if Fields(message).map_while(Result::ok).any(|field| fields.contains(&field.tag)) {
+            let detail = format!(
+                "the body is {other}, but its Content-Type is that of {name}: send the type of the body"
+            );
+            return Err(Problem::malformed(detail));
+        }
+        Ok(())
+    }
 }
 
 /// The contents of a request.
@@ -66,6 +84,7 @@ impl Batch {
     /// Reads a request that is compressed by snappy.
     pub(super) fn read(body: &[u8], version: Version) -> Result<Self, Problem> {
         let message = decompressed(body, MAX_BYTES)?;
+        version.check(&message)?;
         let mut batch = Self {
             series: SeriesKeys::new(&NOTATION),
             values: Vec::new(),
@@ -79,7 +98,7 @@ impl Batch {
             Version::One => {
                 for (place, series) in messages(&message, 1).enumerate() {
                     let series = series.and_then(|series| batch.add_written(place, series));
-                    series.map_err(|Unreadable| unreadable("a prometheus.WriteRequest"))?;
+                    series.map_err(|Unreadable| unreadable(VERSION_1))?;
                     batch.check_size()?;
                 }
             }

@@ -108,7 +108,10 @@ fn version(headers: &HeaderMap) -> Result<Version, Problem> {
     }
     let mut parts = text(header::CONTENT_TYPE).split(';').map(str::trim);
     let is_protobuf = parts.next().is_some_and(|kind| kind.eq_ignore_ascii_case("application/x-protobuf"));
-    let message = parts.find_map(|part| part.strip_prefix("proto="));
+    let message = parts.find_map(|part| {
+        let (name, value) = part.split_once('=')?;
+        name.eq_ignore_ascii_case("proto").then(|| value.trim_matches('"'))
+    });
     match message {
         None | Some("prometheus.WriteRequest") if is_protobuf => Ok(Version::One),
         Some("io.prometheus.write.v2.Request") if is_protobuf => Ok(Version::Two),
@@ -145,6 +148,10 @@ mod tests {
         assert_eq!(of("application/x-protobuf;proto=prometheus.WriteRequest", "snappy"), Some(Version::One));
         assert_eq!(
             of("application/x-protobuf; proto=io.prometheus.write.v2.Request", "snappy"),
+            Some(Version::Two)
+        );
+        assert_eq!(
+            of("application/x-protobuf; Proto=\"io.prometheus.write.v2.Request\"", "snappy"),
             Some(Version::Two)
         );
         assert_eq!(of("application/x-protobuf;proto=other", "snappy"), None);

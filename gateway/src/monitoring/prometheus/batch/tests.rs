@@ -99,6 +99,16 @@ fn the_same_labels_have_the_same_name_in_both_versions() {
 }
 
 #[test]
+fn a_body_of_the_other_version_is_refused() {
+    let one = WriteRequest { timeseries: vec![series(&[("__name__", "up")], &[(1.0, 1)])] };
+    let two = RequestV2 { symbols: vec![Vec::new()], timeseries: Vec::new() };
+    for (body, version) in [(zipped(&one), Version::Two), (zipped(&two), Version::One)] {
+        let refused = Batch::read(&body, version).unwrap_err();
+        assert!(refused.detail().contains("but its Content-Type"), "{}", refused.detail());
+    }
+}
+
+#[test]
 fn version_2_names_labels_by_symbols() {
     let symbols = ["", "__name__", "up", "job", "a"].map(Vec::from).to_vec();
     let one = |labels_refs: &[u32]| TimeSeriesV2 {
