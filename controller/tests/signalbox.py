@@ -48,6 +48,9 @@ class Signalbox:
         self.claims: dict[str, tuple[str, str]] = {}
         self.latest: dict[str, tuple[float, str]] = {}
         self.reports: list[tuple[str, str]] = []
+        self.entries: list[str] = []
+        # Deleted events, whose values are not taken.
+        self.deleted: set[str] = set()
         self.is_away = False
         # Calls while it was away.
         self.unanswered = 0
@@ -106,7 +109,12 @@ class Signalbox:
                     ]
                     return 200, shown
                 case "POST", ["logging"]:
+                    self.entries.append(body["content"])
                     return 201, {}
+                case "POST", ["datapoints", "batch"]:
+                    events = [point["event_public_id"] for point in body["datapoints"]]
+                    gone = [index for index, event in enumerate(events) if event in self.deleted]
+                    return 201, {"rejected": [{"index": index, "reason": "it is deleted"} for index in gone]}
             return 404, {"detail": "there is no such thing"}
 
     def _claim(self, body: dict[str, Any]) -> tuple[int, Any]:

@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import AsyncMock
 
 from signalbox import Signalbox
+from signalbox_controller.buffer import Origin, Value
 from signalbox_controller.controller import Controller
 from signalbox_controller.settings import Settings
 
@@ -77,6 +78,24 @@ class TakeoverTest(unittest.IsolatedAsyncioTestCase):
         self.order(7)
         await self.until(lambda: "7.0" in self.notes())
         return run
+
+    async def test_values_that_are_not_taken_are_reported_once_in_a_while(self) -> None:
+        self.service.deleted = {"a", "b"}
+        run = self.start()
+        buffer = run.controller._buffer
+        kept = [Value(event, 1.0, f"2026-03-01T10:00:0{second}+00:00") for second in range(3) for event in "abc"]
+        buffer.add(kept[:5], Origin("i1", (), frozenset()))
+        run.controller._arrived.set()
+        entry = "4 values are lost, since Signalbox did not take them: 2 of event a: it is deleted; 2 of event b: it is deleted"
+        await self.until(lambda: self.service.entries == [entry])
+        buffer.add(kept[5:], Origin("i1", (), frozenset()))
+        run.controller._arrived.set()
+        await self.until(lambda: run.controller._untaken.total() == 2)
+        reports = len(self.service.reports)
+        await self.until(lambda: len(self.service.reports) > reports + 2)
+        self.assertEqual(self.service.entries, [entry])
+        run.controller._untaken_again = 0.0
+        await self.until(lambda: len(self.service.entries) == 2)
 
     async def test_a_stop_writes_the_safe_state(self) -> None:
         run = await self.running_with_order()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
@@ -26,6 +28,10 @@ _LAST_SECONDS = 5.0
 # Outputs wait for their safe state so long at most.
 _CHECK_SECONDS = 3.0
 _CONFLICT = 409
+# Values that are not taken, of a deleted event for example, are reported this often.
+_UNTAKEN_SECONDS = 600.0
+# Events with such values that an entry names.
+_MOST_NAMED = 3
 _Result = TypeVar("_Result")
 
 
@@ -44,6 +50,8 @@ class Controller:
         self._arrived = asyncio.Event()
         self._was_away = False
         self._dropped = 0
+        self._untaken = Counter[str]()
+        self._untaken_again = 0.0
         # A thread each, so that they arrive in order: the call of a cancelled task is still made.
         self._claiming = ThreadPoolExecutor(1)
         self._reporting = ThreadPoolExecutor(1)
@@ -188,15 +196,17 @@ class Controller:
         if batch is None:
             return False
         try:
-            reasons = await self._telemetry.send(batch)
+            untaken = await self._telemetry.send(batch)
         except Refused as error:
             _LOG.error("%d values were refused and are dropped: %s", len(batch.values), error)
+            self._untaken[str(error)] += len(batch.values)
         else:
             if self._was_away:
                 self._was_away = False
                 _LOG.info("Signalbox is back; %d values wait", len(self._buffer))
-            for reason in reasons:
-                _LOG.warning("some values were not taken: %s", reason)
+            for reason, count in untaken.items():
+                _LOG.warning("%d values were not taken: %s", count, reason)
+            self._untaken += untaken
         self._buffer.done(batch)
         return True
 
@@ -226,6 +236,7 @@ class Controller:
                 await self._report(lambda running: running.changed.is_set())
             await self._report(lambda running: True)
             await self._report_dropped()
+            await self._report_untaken()
 
     async def _report(self, is_due: Callable[[Running], bool]) -> None:
         for id, running in list(self._running.items()):
@@ -245,6 +256,20 @@ class Controller:
             self._buffer.forget_dropped(dropped)
             dropped = 0
         self._dropped = dropped
+
+    async def _report_untaken(self) -> None:
+        """Says which values Signalbox did not take: the instance stays connected, and only the controller knows."""
+        if not self._untaken or time.monotonic() < self._untaken_again:
+            return
+        untaken, self._untaken = self._untaken, Counter[str]()
+        named = "; ".join(f"{count} of {reason}" for reason, count in untaken.most_common(_MOST_NAMED))
+        others = len(untaken) - _MOST_NAMED
+        more = f"; and of {others} more" if others > 0 else ""
+        message = f"{untaken.total()} values are lost, since Signalbox did not take them: {named}{more}"
+        if await self._try_to(self._service.log, message, "error"):
+            self._untaken_again = time.monotonic() + _UNTAKEN_SECONDS
+        else:
+            self._untaken += untaken
 
     async def _say_goodbye(self) -> None:
         """Sends what is left and says that nothing runs any more, but for a few seconds at most."""

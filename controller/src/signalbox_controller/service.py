@@ -8,6 +8,7 @@ import http.client
 import json
 import threading
 import urllib.parse
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -152,8 +153,8 @@ class Service:
         return found
 
     @_understood
-    def send(self, batch: Batch) -> list[str]:
-        """Sends values; gives back why some were not taken, at most a few words each."""
+    def send(self, batch: Batch) -> Counter[str]:
+        """Sends values; gives back how many were not taken, by event and reason."""
         body = json.dumps({"datapoints": points(batch)}).encode()
         try:
             content = self._call("POST", "/api/v1/datapoints/batch", body, {"Idempotency-Key": batch.key})
@@ -161,8 +162,7 @@ class Service:
             if error.status in _ABOUT_VALUES:
                 raise
             raise Away(str(error)) from error
-        answer = json.loads(content)
-        return sorted({str(item["reason"]) for item in answer.get("rejected", [])})
+        return untaken(batch, json.loads(content).get("rejected", []))
 
     def report(self, instance: str, status: str, error: str | None) -> None:
         """Says how an instance is."""
@@ -240,6 +240,11 @@ def _time(date: str | None) -> datetime:
 def points(batch: Batch) -> list[dict[str, Any]]:
     """The values of a batch as Signalbox reads them."""
     return [{"event_public_id": value.event, "value": value.value, "timestamp": value.time} for value in batch.values]
+
+
+def untaken(batch: Batch, rejected: list[dict[str, Any]]) -> Counter[str]:
+    """How many values of a batch were not taken, by event and reason."""
+    return Counter(f"event {batch.values[item['index']].event}: {item['reason']}" for item in rejected)
 
 
 def _instance(item: dict[str, Any]) -> Instance:

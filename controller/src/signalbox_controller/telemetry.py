@@ -10,13 +10,14 @@ import asyncio
 import json
 import logging
 import time
+from collections import Counter
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
 from .backoff import Backoff
 from .buffer import Batch
-from .service import Away, Service, points
+from .service import Away, Service, points, untaken
 from .settings import Settings
 
 _LOG = logging.getLogger("signalbox.controller")
@@ -35,19 +36,20 @@ class Telemetry:
         self._backoff = Backoff(settings.poll)
         self._not_before = 0.0
 
-    async def send(self, batch: Batch) -> list[str]:
-        """Sends values until they are confirmed; gives back why some were not taken. Raises what HTTP raises."""
+    async def send(self, batch: Batch) -> Counter[str]:
+        """Sends values until they are confirmed; gives back how many were not taken, by event and reason. Raises what HTTP
+        raises."""
         socket = await self._connected() if len(batch.values) <= _MOST else None
         if socket is not None:
             try:
                 async with asyncio.timeout(self._settings.timeout):
-                    reasons = await _send(socket, batch)
+                    refused = await _send(socket, batch)
             except (OSError, TimeoutError, ValueError, WebSocketException) as error:
                 await self.close()
                 self._give_up_for_now(error)
             else:
                 self._backoff.reset()
-                return reasons
+                return refused
         return await asyncio.to_thread(self._service.send, batch)
 
     async def close(self) -> None:
@@ -86,7 +88,7 @@ class Telemetry:
         _LOG.info("values go over HTTP, as there is no WebSocket (%s: %s)", type(error).__name__, error)
 
 
-async def _send(socket: ClientConnection, batch: Batch) -> list[str]:
+async def _send(socket: ClientConnection, batch: Batch) -> Counter[str]:
     """Sends a batch and waits until it is confirmed. What else is said, of batches before it, is not waited for."""
     await socket.send(json.dumps({"id": batch.key, "datapoints": points(batch)}))
     while True:
@@ -95,4 +97,4 @@ async def _send(socket: ClientConnection, batch: Batch) -> list[str]:
             continue
         if said["type"] != "ack":
             raise Away(str(said.get("message")))
-        return sorted({str(item["reason"]) for item in said["rejected"]})
+        return untaken(batch, said["rejected"])
