@@ -62,7 +62,7 @@ struct Watch {
 #[derive(Debug)]
 struct Pending {
     change: WatchChange,
-    /// Values up to this row of the log are not judged by the terms before.
+    /// Values after this row of the log are given to the judge: it may be later than the change, which then was read late.
     upto: i64,
     /// The values that stand at the change; `None` while they are not read.
     standing: Option<Vec<JudgedValue>>,
@@ -127,12 +127,12 @@ impl Watches {
             }
         };
         (watch.name, watch.silenced_until) = (row.name, row.silenced_until);
-        let AlarmMemory { version, seen, .. } = *watch.judge.memory();
+        let version = watch.judge.memory().version;
         let newest = watch.pending.back().map_or(version, |pending| pending.change.version);
         let count = watch.pending.len();
         let new = changes.into_iter().filter(|change| change.version > newest);
         watch.pending.extend(new.map(|change| Pending {
-            upto: change.after.max(seen.position),
+            upto: change.after.max(position),
             standing: None,
             change,
         }));
