@@ -189,6 +189,26 @@ class ModbusTest(DeviceTest):
         await self.until(lambda: len(self.values("raw")) > known)
         await self.connected()
 
+    async def test_a_device_that_takes_connections_and_never_answers_is_not_connected(self) -> None:
+        shown: list[str] = []
+        connections = 0
+
+        def accept(_: asyncio.StreamReader, __: asyncio.StreamWriter) -> None:
+            nonlocal connections
+            connections += 1
+
+        server = await asyncio.start_server(accept, "127.0.0.1", self.port)
+        self.addAsyncCleanup(server.wait_closed)
+        self.addCleanup(server.close)
+        self.run_modbus([{"channel": "a", "address": 0}], timeout_ms=100)
+
+        def has_reconnected() -> bool:
+            shown.append(self.running.status)
+            return connections >= 3
+
+        await self.until(has_reconnected)
+        self.assertEqual(set(shown) - {"inactive"}, {"error"})
+
     async def test_a_killed_process_reads_on(self) -> None:
         await self.start_server()
         self.registers = REGISTERS

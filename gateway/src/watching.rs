@@ -1,4 +1,4 @@
-//! Changes of rules, and the alarms that they end.
+//! Changes of rules, and the alarms that they start and end.
 
 use std::time::Duration;
 

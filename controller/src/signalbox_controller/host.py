@@ -70,6 +70,7 @@ class Host:
         self._written: dict[str, float] = {}
         # Outputs that did not take their newest value, and why.
         self._refused: dict[str, str] = {}
+        self._is_proven = False
         self._changed = asyncio.Event()
         self._reported: tuple[str, str | None] | None = None
         self._gaps: list[tuple[datetime, datetime]] = []
@@ -111,9 +112,10 @@ class Host:
         while True:
             begun = asyncio.get_running_loop().time()
             try:
+                self._is_proven = False
                 await plugin.connect()
-                self._note_gap(plugin)
-                self._report_status(plugin)
+                if isinstance(plugin, PushPlugin) and not plugin.is_demo_mode:
+                    self._be_connected(plugin)
                 self._requested = self._to_restore(plugin) | self._requested
                 await self._work(plugin)
             except Exception as error:
@@ -167,6 +169,8 @@ class Host:
                 errors = plugin.error_count
                 count = await self._read(plugin, readable)
                 failures = failures + 1 if plugin.error_count > errors and not count else 0
+                if not failures and not self._is_proven:
+                    self._be_connected(plugin)
                 if failures >= 3:
                     raise RuntimeError(plugin.last_error or "the device does not answer")
                 due = max(due + interval, clock())
@@ -275,10 +279,17 @@ class Host:
 
     async def _report_always(self, plugin: DevicePlugin) -> None:
         for check in itertools.count():
-            if check % _CHECKS_PER_NOTE == 0:
+            if check % _CHECKS_PER_NOTE == 0 and self._is_proven:
                 self._ledger.remember("connected", _now())
             await asyncio.sleep(_STATUS_SECONDS)
-            self._report_status(plugin)
+            if self._is_proven:
+                self._report_status(plugin)
+
+    def _be_connected(self, plugin: DevicePlugin) -> None:
+        """Shows the device as connected. One that is polled has answered by then: an open connection alone proves nothing."""
+        self._is_proven = True
+        self._note_gap(plugin)
+        self._report_status(plugin)
 
     def _report_status(self, plugin: DevicePlugin) -> None:
         if plugin.is_demo_mode:

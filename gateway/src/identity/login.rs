@@ -150,7 +150,7 @@ pub(crate) async fn change_password(
     context: RequestContext,
     JsonBody(change): JsonBody<PasswordIn>,
 ) -> Result<Response, Problem> {
-    throttle_account(&services.config, &services.clock, &services.limiter, &current.email)?;
+    throttle_account(&services.config, &services.clock, &services.limiter, &current.id.0.to_string())?;
     valid_password("new_password", &change.new_password)?;
     let row = queries::user(&services.database.primary, current.id.0)
         .await?
@@ -193,12 +193,14 @@ pub(super) async fn log_in(
         return Err(Problem::invalid("email and password are required").about(field));
     }
     throttle_address(&services.config, &services.clock, &services.limiter, address)?;
-    throttle_account(&services.config, &services.clock, &services.limiter, &login)?;
     let known = if login.contains('\0') {
         None
     } else {
         queries::user_by_login(&services.database.primary, &login).await?
     };
+    // An account has one share, under whichever of its names.
+    let account = known.as_ref().map_or_else(|| login.to_lowercase(), |user| user.id.to_string());
+    throttle_account(&services.config, &services.clock, &services.limiter, &account)?;
     let stored = known.as_ref().map(|user| user.password_hash.clone());
     let fits = services.passwords.verify(password, stored, Some(address.network())).await?;
     match known {
@@ -305,14 +307,9 @@ pub(super) fn throttle_address(
     )
 }
 
-fn throttle_account(config: &Config, clock: &Clock, limiter: &Limiter, login: &str) -> Result<(), Problem> {
+fn throttle_account(config: &Config, clock: &Clock, limiter: &Limiter, account: &str) -> Result<(), Problem> {
     let limit = config.limits.logins_per_account;
-    take(
-        clock,
-        limiter,
-        &format!("login account:{}", login.to_lowercase()),
-        Rate { per_minute: limit, burst: limit },
-    )
+    take(clock, limiter, &format!("login account:{account}"), Rate { per_minute: limit, burst: limit })
 }
 
 fn take(clock: &Clock, limiter: &Limiter, key: &str, rate: Rate) -> Result<(), Problem> {

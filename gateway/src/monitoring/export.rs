@@ -125,6 +125,10 @@ pub(crate) async fn export_datapoints(
 ) -> Result<Response, Problem> {
     let ExportParams { format, from, to, after } = params;
     let (from, to) = (time("from", from.as_deref())?, time("to", to.as_deref())?);
+    let from = from.unwrap_or(DateTime::<Utc>::MIN_UTC);
+    if to.is_some_and(|to| from >= to) {
+        return Err(Problem::field("from", "must be before to"));
+    }
     let channels = if labels.is_empty() {
         None
     } else {
@@ -134,7 +138,6 @@ pub(crate) async fn export_datapoints(
         Some(after) => Some(place_in_time(&services.database, &services.datapoint_ids, &after).await?),
         None => None,
     };
-    let from = from.unwrap_or(DateTime::<Utc>::MIN_UTC);
     let format = format.unwrap_or_default();
     let name = format!("datapoints.{}", format.extension());
     stream_points(services, user.id, ExportSpan { from, to, channels, after }, (format, name)).await

@@ -129,6 +129,20 @@ impl LogRow {
         Ok(batches)
     }
 
+    /// The deletion that it is, if it holds no points.
+    ///
+    /// # Errors
+    /// [`UnreadableRow`].
+    pub fn deletion(&self) -> Result<Option<Tombstone>, UnreadableRow> {
+        match self.kind {
+            POINTS => Ok(None),
+            _ => self.entry().map(|entry| match entry {
+                Entry::Deleted(deletion) => Some(deletion),
+                Entry::Points(_) => None,
+            }),
+        }
+    }
+
     /// The point at `index`, and who sent it.
     ///
     /// # Errors

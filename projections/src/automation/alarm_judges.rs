@@ -146,15 +146,17 @@ pub async fn commit_judged(
 /// The database's error.
 #[boxed]
 pub async fn judged_position(pool: &PgPool, rules: &[Uuid]) -> Result<Option<i64>, sqlx::Error> {
-    // A rule without a memory has no alarm, or the judge has not met it yet, and then earlier specifications leave nothing.
+    // A rule without a memory has no alarm, or the judge has not met it yet.
     // A change is in the log before its note is removed.
     let position: Option<Option<i64>> = sqlx::query_scalar(
         "SELECT coalesce((SELECT max(e.position) FROM events e
                            WHERE e.aggregate_type = 'alarm'
                              AND e.position > (SELECT position FROM read.checkpoints WHERE projection = 'automation')), 0)
-          WHERE NOT EXISTS (SELECT FROM read.rules r JOIN ops.alarm_judges j ON j.rule_id = r.id
+          WHERE NOT EXISTS (SELECT FROM read.rules r LEFT JOIN ops.alarm_judges j ON j.rule_id = r.id
                              WHERE r.id = ANY($1::uuid[])
-                               AND (j.memory->>'version')::bigint < (r.watched->-1->>'version')::bigint)
+                               AND CASE WHEN j.rule_id IS NULL
+                                        THEN r.deleted_at IS NULL AND r.enabled AND jsonb_typeof(r.watched->-1->'terms') = 'object'
+                                        ELSE (j.memory->>'version')::bigint < (r.watched->-1->>'version')::bigint END)
             AND NOT EXISTS (SELECT FROM ops.alarm_outbox o
                              WHERE coalesce(o.note->'alarm'->>'rule_id', o.note->>'rule_id')::uuid = ANY($1::uuid[]))",
     )

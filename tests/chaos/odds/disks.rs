@@ -17,7 +17,7 @@ const BATCH: usize = 1000;
 /// A full disk shows by then, since each batch needs some of it.
 const BATCHES: usize = 500;
 /// Writes that PostgreSQL refuses for want of space, after which the bus may have kept its own.
-const REFUSED: u32 = 20;
+const REFUSED: u32 = 3;
 /// The bus has so long to recover by itself; then it is started again.
 const RECOVERY: Duration = Duration::from_secs(30);
 
@@ -147,7 +147,7 @@ pub async fn full_disk_of_up() -> anyhow::Result<()> {
     api.post("/api/v1/events", &event()).await?;
     disk.fill()?;
     let has_relay_fault = async || anyhow::Ok(parts(&api).await?.iter().any(|part| part == "relay"));
-    // What is there already of both servers' files takes a few more.
+    // The files that both servers have already take a few more.
     let (taken, refused) = (Cell::new(0), Cell::new(0));
     let stuck = wait_for("the relay being stuck, or writes being refused", END, || async {
         let answer = api.exchange(Method::POST, "/api/v1/events", Some(&event())).await?;

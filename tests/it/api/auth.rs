@@ -191,6 +191,8 @@ async fn too_many_logins_are_put_off_and_say_until_when() {
     let wait: i64 = late.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=20).contains(&wait), "{wait}");
     log_in(&anonymous, "/api/v1/auth/login", "victim@example.org", PASSWORD).await.error(429);
+    // The same account under its other name.
+    log_in(&anonymous, path, "victim", PASSWORD).await.error(429);
     log_in(&anonymous, path, ADMIN, PASSWORD).await.expect(200);
     clock.advance(TimeDelta::seconds(wait));
     log_in(&anonymous, path, "victim@example.org", PASSWORD).await.expect(200);

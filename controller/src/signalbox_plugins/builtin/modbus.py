@@ -172,11 +172,20 @@ class ModbusPlugin(DevicePlugin):
                 reconnect_delay=0,
                 trace_packet=self._note_bytes,
             )
-        if not await client.connect():
+        if not await self._open(client, place):
             client.close()
             raise PluginConnectionError(self.meta.id, f"no connection to {place}")
         self._client, self._failed, self._silent, self._answered = client, {}, {}, set()
         self._not_finite.clear()
+
+    async def _open(self, client: Any, place: str) -> bool:
+        try:
+            return bool(await client.connect())
+        except Exception as error:
+            config = self.config
+            how = f" with {config.baud_rate} baud, parity {config.parity} and {config.stop_bits} stop bits"
+            how = how if config.transport == "rtu" else ""
+            raise PluginConnectionError(self.meta.id, f"{place} cannot be opened{how}: {error}") from error
 
     async def _do_disconnect(self) -> None:
         client, self._client = self._client, None

@@ -47,7 +47,7 @@ impl AlarmJudge {
                 && on <= newest.on
                 && last.is_none_or(|last| on > last);
             if was_judged {
-                self.window.push(length, on, value);
+                self.window.push(length, place, (on, value));
                 last = Some(on);
             }
         }
@@ -72,9 +72,14 @@ impl AlarmJudge {
             self.step(&terms, AlarmReason::NoData, StepKind::Cleared, open, value.on, steps);
         }
         if let Some(length) = terms.alarm.rate_window() {
-            self.window.push(length, value.on, value.value);
+            self.window.push(length, value.place, (value.on, value.value));
         }
         self.compare(&terms, value.on, steps);
+    }
+
+    /// The value at `place` is deleted. It has been judged, and later slopes are those of the others.
+    pub fn forget(&mut self, place: DatapointPlace) {
+        self.window.forget(place);
     }
 
     /// It is `at` on the service's clock, and more values may arrive: lets happen what was due [`JITTER`] ago.
@@ -118,20 +123,17 @@ impl AlarmJudge {
                 self.step(&from, AlarmReason::NoData, StepKind::Cleared, open, now, steps);
             }
         }
-        let channel = |terms: Option<AlarmTerms>| terms.map(|terms| terms.channel);
-        let window = |terms: Option<AlarmTerms>| terms.and_then(|terms| terms.alarm.rate_window_seconds);
-        let continues = channel(from) == channel(to) && self.memory.newest.is_some();
         self.memory.seen = self.memory.seen.max(DatapointPlace::end_of(position));
         (self.memory.terms, self.memory.version, self.memory.since) = (to, version, at);
-        if !continues {
-            self.memory.newest = standing.iter().max_by_key(|value| (value.on, value.place)).copied();
+        if is_same {
+            return;
         }
-        if !continues || window(from) != window(to) {
-            self.window.clear();
-            self.memory.window_from = DatapointPlace::default();
-            self.refill(standing.iter().copied());
-        }
-        if let Some(to) = to.filter(|_| !is_same && self.memory.newest.is_some()) {
+        // As the log has it now: a value that was judged may be deleted.
+        self.memory.newest = standing.iter().max_by_key(|value| (value.on, value.place)).copied();
+        self.memory.window_from = DatapointPlace::default();
+        self.window.clear();
+        self.refill(standing.iter().copied());
+        if let Some(to) = to.filter(|_| self.memory.newest.is_some()) {
             self.compare(&to, self.clock(at), steps);
         }
     }

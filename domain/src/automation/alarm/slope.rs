@@ -2,23 +2,35 @@ use std::collections::VecDeque;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use crate::automation::DatapointPlace;
+
 /// Most values of a window; of more, the newest count.
 pub const MAX_VALUES: usize = 10_000;
 
 /// The newest values of a channel, for the slope of their regression line.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Window {
-    values: VecDeque<(DateTime<Utc>, f64)>,
+    values: VecDeque<(DateTime<Utc>, f64, DatapointPlace)>,
 }
 
 impl Window {
     /// Adds a value that is newer than all others, and drops those that are older than `length` then.
-    pub(super) fn push(&mut self, length: TimeDelta, on: DateTime<Utc>, value: f64) {
-        self.values.push_back((on, value));
-        let is_past = |(first, _): &(DateTime<Utc>, f64)| on - *first > length;
+    pub(super) fn push(
+        &mut self,
+        length: TimeDelta,
+        place: DatapointPlace,
+        (on, value): (DateTime<Utc>, f64),
+    ) {
+        self.values.push_back((on, value, place));
+        let is_past = |(first, ..): &(DateTime<Utc>, f64, DatapointPlace)| on - *first > length;
         while self.values.len() > MAX_VALUES || self.values.front().is_some_and(is_past) {
             self.values.pop_front();
         }
+    }
+
+    /// Leaves out a value that is deleted.
+    pub(super) fn forget(&mut self, place: DatapointPlace) {
+        self.values.retain(|(.., known)| *known != place);
     }
 
     pub(super) fn clear(&mut self) {
@@ -27,9 +39,10 @@ impl Window {
 
     /// The least-squares slope per second; `None` with fewer than two values.
     pub(super) fn slope(&self) -> Option<f64> {
-        let (newest, _) = *self.values.back().filter(|_| self.values.len() > 1)?;
+        let (newest, ..) = *self.values.back().filter(|_| self.values.len() > 1)?;
         // Times relative to the newest, and both means taken out first, so that no digits are lost.
-        let point = |(on, value): &(DateTime<Utc>, f64)| ((*on - newest).as_seconds_f64(), *value);
+        let point =
+            |(on, value, _): &(DateTime<Utc>, f64, DatapointPlace)| ((*on - newest).as_seconds_f64(), *value);
         let count = self.values.len() as f64;
         let (times, values) = self
             .values
@@ -55,8 +68,9 @@ mod tests {
 
     fn window(length: i64, values: &[(i64, f64)]) -> Window {
         let mut window = Window::default();
-        for (milliseconds, value) in values {
-            window.push(TimeDelta::milliseconds(length), at(*milliseconds), *value);
+        for (index, (milliseconds, value)) in (0..).zip(values) {
+            let place = DatapointPlace { position: 1, index };
+            window.push(TimeDelta::milliseconds(length), place, (at(*milliseconds), *value));
         }
         window
     }
@@ -81,6 +95,13 @@ mod tests {
         assert_slope(&window(1000, &[(0, 100.0), (1000, 3.0), (2000, 5.0)]), 2.0);
         assert!(window(999, &[(0, 1.0), (1000, 3.0)]).slope().is_none());
         assert!(window(999, &[]).slope().is_none());
+    }
+
+    #[test]
+    fn a_deleted_value_is_left_out() {
+        let mut window = window(60_000, &[(0, 1.0), (1000, 90.0), (2000, 5.0)]);
+        window.forget(DatapointPlace { position: 1, index: 1 });
+        assert_slope(&window, 2.0);
     }
 
     #[test]

@@ -204,13 +204,16 @@ impl RuleAction {
         }
     }
 
-    /// The action of `kind`; a webhook publishes `event_type`.
+    /// The action of `kind`; a webhook publishes `event_type`, and a log entry has no use for one.
     ///
     /// # Errors
-    /// A [`Rejection`] when a webhook lacks its event.
+    /// A [`Rejection`] when a webhook lacks its event, or a log entry is given one that no rule publishes.
     pub fn of(kind: ActionType, event_type: Option<EventType>) -> Result<Self, Rejection> {
         match (kind, event_type) {
-            (ActionType::Log, _) => Ok(Self::Log),
+            (ActionType::Log, Some(event_type)) => {
+                Self::Webhook { event_type }.permitted().map(|_| Self::Log)
+            }
+            (ActionType::Log, None) => Ok(Self::Log),
             (ActionType::Webhook, Some(event_type)) => Ok(Self::Webhook { event_type }),
             (ActionType::Webhook, None) => {
                 Err(Rejection::field("webhook_event_type", "is required for action_type webhook"))
@@ -236,7 +239,9 @@ impl RuleSpec {
     /// A [`Rejection`] when the changed specification is invalid.
     pub fn with(&self, changes: RuleChanges) -> Result<Self, Rejection> {
         let kind = changes.action_type.unwrap_or(self.action.kind());
-        let event_type = changes.webhook_event_type.unwrap_or(self.action.event_type());
+        // A log entry keeps no type, and that of an older rule need not be one that is permitted now.
+        let kept = if kind == ActionType::Log { None } else { self.action.event_type() };
+        let event_type = changes.webhook_event_type.unwrap_or(kept);
         let condition = Condition {
             operator: changes.operator.unwrap_or(self.condition.operator),
             threshold: changes.threshold.unwrap_or(self.condition.threshold),

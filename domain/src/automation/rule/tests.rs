@@ -256,6 +256,9 @@ fn changes_are_validated_as_a_whole() {
         change(&mut log_rule, RuleChanges { threshold: Some(21.0), ..Default::default() }, 0).is_err(),
         "the bounds would cross"
     );
+    let of_alarms =
+        RuleChanges { webhook_event_type: Some(Some(EventType::AlarmFiring)), ..Default::default() };
+    assert!(change(&mut log_rule, of_alarms, 0).is_err(), "no rule publishes it, whatever its action");
     let webhook = RuleChanges { action_type: Some(ActionType::Webhook), ..Default::default() };
     assert!(change(&mut log_rule, webhook.clone(), 0).is_err(), "there is no event");
     let event = RuleChanges { webhook_event_type: Some(Some(EventType::SensorReading)), ..webhook };

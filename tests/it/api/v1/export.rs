@@ -165,5 +165,7 @@ async fn datapoints_are_exported_by_time_and_label_and_continue_behind_one() {
     for wrong in ["format=xml", "from=x", "after=x", "label=line", &format!("after={one}")] {
         world.admin.get(&format!("{DATAPOINTS}/export?{wrong}")).await.error(422);
     }
+    let reversed = "from=2020-02-03T00:00:00Z&to=2020-02-02T00:00:00Z";
+    world.admin.get(&format!("{DATAPOINTS}/export?{reversed}")).await.error(422);
     world.finish().await;
 }

@@ -175,6 +175,14 @@ impl Watches {
             Vec::new()
         });
         let Self { rules, by_channel, numbers, .. } = self;
+        if let Ok(Some(deleted)) = row.deletion() {
+            let place = DatapointPlace { position: deleted.position, index: deleted.index };
+            for rule in by_channel.get(&deleted.channel).into_iter().flatten() {
+                if let Some(watch) = rules.get_mut(rule) {
+                    watch.judge.forget(place);
+                }
+            }
+        }
         let points = batches.into_iter().flat_map(|(_, points)| points);
         for (point, index) in points.zip(0..) {
             let value = JudgedValue {

@@ -147,6 +147,51 @@ async fn the_standing_value_is_judged_when_a_rule_is_made_changed_or_enabled() {
 }
 
 #[tokio::test]
+async fn a_change_that_starts_an_alarm_is_answered_when_it_is_shown() {
+    let world = standing().await;
+    let boiler = event(&world, "boiler").await;
+    send(&world.admin, &boiler, [50.0]).await;
+    let made = rule(&world, &boiler, json!({"cooldown_seconds": 0})).await;
+    let path = rules::path(&made);
+    let firing = format!("{ALARMS}?rule_public_id={}&state=firing", made["public_id"].as_str().unwrap());
+    assert_eq!(world.admin.get(&firing).await.expect(200)["total"], 1, "when it is made");
+    for switch in ["enabled", "alarm"] {
+        world.admin.put(&path, json!({(switch): false})).await.expect(200);
+        assert_eq!(world.admin.get(&firing).await.expect(200)["total"], 0, "{switch}");
+        world.clock.advance(TimeDelta::seconds(1));
+        world.admin.put(&path, json!({(switch): true})).await.expect(200);
+        assert_eq!(world.admin.get(&firing).await.expect(200)["total"], 1, "{switch}");
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_deleted_value_is_left_out_of_slopes_and_stands_no_longer() {
+    let world = standing().await;
+    let boiler = event(&world, "boiler").await;
+    let rising = json!({"threshold": 0.018, "rate_window_seconds": 400, "cooldown_seconds": 0});
+    let made = rule(&world, &boiler, rising).await;
+    let mut high = Value::Null;
+    for (number, seconds) in [(-5.0, 684), (20.0, 600), (-5.0, 564)] {
+        let recorded = record_ago(&world, &boiler, number, seconds).await;
+        high = if number > 0.0 { recorded } else { high };
+    }
+    let high = format!("{DATAPOINTS}/{}", high["public_id"].as_str().unwrap());
+    world.admin.delete(&high).await.expect(200);
+    record_ago(&world, &boiler, 0.0, 444).await;
+    world.admin.until(ALARMS.to_owned(), |page| page["data"][0]["value"] == 0.0).await;
+    assert_eq!(listed(&world, "").await[0]["state"], "firing");
+    // A condition on the values, of which only the deleted one would hold.
+    world
+        .admin
+        .put(&rules::path(&made), json!({"rate_window_seconds": null, "threshold": 10}))
+        .await
+        .expect(200);
+    assert_eq!(listed(&world, "state=firing").await.len(), 0);
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn a_changed_disabled_or_deleted_rule_clears_its_alarms() {
     let world = standing().await;
     let boiler = event(&world, "boiler").await;
