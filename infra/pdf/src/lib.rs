@@ -31,6 +31,7 @@ mod library;
 mod look;
 mod mend;
 mod objects;
+mod open;
 mod page;
 pub mod scripts;
 #[cfg(test)]

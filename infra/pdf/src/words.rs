@@ -12,8 +12,9 @@ use crate::{
     direction::{self, Letter},
     frame::Frame,
     gaps, leaders, look,
+    open::Open,
     scripts::{self, Run},
-    units::{LINE_HYPHEN, letter},
+    units::{LINE_HYPHEN, is_first_half, letter},
 };
 
 const LINE_FEED: u32 = 0x0A;
@@ -123,25 +124,6 @@ struct Reader<'a> {
     leader: Option<(*mut c_void, (f64, f64))>,
 }
 
-impl Open {
-    fn push(&mut self, letter: char, index: c_int) {
-        if self.letters == 0 {
-            self.first = index;
-        }
-        (self.last, self.letters) = (index, self.letters + 1);
-        self.text.push(letter);
-    }
-}
-
-/// A word that is being read: its letters, and the number of each.
-#[derive(Default)]
-struct Open {
-    text: String,
-    first: c_int,
-    last: c_int,
-    letters: c_int,
-}
-
 /// Start of one of PDFium's lines, and whether it has right-to-left letters.
 #[derive(Default)]
 struct LineStart {
@@ -165,8 +147,9 @@ impl Reader<'_> {
                     line.is_rtl |= direction::is_rtl(letter);
                     open.push(letter, index);
                 }
-                None if open.letters > 0 => self.close(std::mem::take(&mut open), &mut words),
-                None => {}
+                // Half a letter ends no word.
+                None if open.is_empty() || high.is_some() => {}
+                None => self.close(std::mem::take(&mut open), &mut words),
             }
             if unit == LINE_FEED {
                 self.close_line(line, index, &mut words);
@@ -178,7 +161,7 @@ impl Reader<'_> {
                 return words;
             }
         }
-        if open.letters > 0 {
+        if !open.is_empty() {
             self.close(open, &mut words);
         }
         self.close_line(line, count, &mut words);
@@ -219,8 +202,7 @@ impl Reader<'_> {
         let (mut letters, mut high) = (Vec::new(), None);
         for index in start..end {
             let unit = self.unit(index);
-            // SAFETY: as in `read`.
-            let is_made_up = unsafe { self.calls.FPDFText_IsGenerated(self.text.cast(), index) == 1 };
+            let is_made_up = self.is_made_up(index);
             let is_space = char::from_u32(unit).is_some_and(char::is_whitespace);
             let shown = if is_space { Some(' ') } else { letter(unit, &mut high) };
             let Some(shown) = shown.filter(|_| !is_made_up) else { continue };
@@ -240,26 +222,24 @@ impl Reader<'_> {
     /// Ends a word. If it began in another piece of text than it ended in, the pieces may lie apart: without a space
     /// between them, but in another line or column. Each call into the library costs, so only then each letter is asked.
     fn close(&mut self, open: Open, words: &mut Vec<Word>) {
-        let object = self.object(open.first);
-        if open.letters == 1 || object == self.object(open.last) {
+        let object = self.object(open.first());
+        if open.numbers.len() == 1 || object == self.object(open.last()) {
             self.close_piece(open, object, words);
             return;
         }
         let (mut part, mut object) = (Open::default(), object);
-        let (mut style, mut before) = (self.style(object, open.first), self.origin(open.first));
+        let (mut style, mut before) = (self.style(object, open.first()), self.origin(open.first()));
         let mut runs = vec![self.run(0, before, style)];
-        let step = (open.last - open.first + 1) / open.letters;
-        for (at, letter) in open.text.chars().enumerate() {
-            let index = if step == 1 { open.first + at as c_int } else { open.first };
+        for (letter, index) in open.letters() {
             let (of, origin) = (self.object(index), self.origin(index));
             if of != object {
                 let next = self.style(of, index);
                 let is_apart = gaps::is_elsewhere(before, style, origin, next)
                     || (letter == '.' && self.starts_leader(index));
-                if is_apart && part.letters > 0 {
+                if is_apart && !part.is_empty() {
                     scripts::set(&mut part.text, &std::mem::take(&mut runs));
                     let part = std::mem::take(&mut part);
-                    let first = self.object(part.first);
+                    let first = self.object(part.first());
                     self.close_piece(part, first, words);
                 }
                 (object, style) = (of, next);
@@ -271,9 +251,8 @@ impl Reader<'_> {
             before = origin;
             part.push(letter, index);
         }
-        part.last = part.last.max(open.last);
         scripts::set(&mut part.text, &runs);
-        let first = self.object(part.first);
+        let first = self.object(part.first());
         self.close_piece(part, first, words);
     }
 
@@ -285,29 +264,28 @@ impl Reader<'_> {
     /// Ends a word whose letters stand beside each other. Words that are set close together have no space between them for
     /// PDFium; a gap that is wider than the others parts them, while letters that are spaced evenly stay one word.
     fn close_piece(&mut self, piece: Open, object: *mut c_void, words: &mut Vec<Word>) {
-        if piece.text == "." && self.continues_leader(piece.first, object) {
-            let area = self.dot_area(piece.first);
+        if piece.text == "." && self.continues_leader(piece.first(), object) {
+            let area = self.dot_area(piece.first());
             if let Some(leader) = words.last_mut().filter(|word| word.text.bytes().all(|byte| byte == b'.')) {
                 leader.text.push('.');
                 leader.area = leader.area.union(&area);
                 return;
             }
         }
-        let style = self.style(object, piece.first);
+        let style = self.style(object, piece.first());
         let ends = self.ends_of_words(&piece, style);
         if ends.is_empty() {
-            words.push(self.word(piece.text, piece.first, piece.last, object));
+            words.push(self.word(piece, object));
             return;
         }
         let mut part = Open::default();
-        for (at, letter) in piece.text.chars().enumerate() {
-            part.push(letter, piece.first + at as c_int);
+        for (at, (letter, number)) in piece.letters().enumerate() {
+            part.push(letter, number);
             if ends.contains(&at) {
-                let part = std::mem::take(&mut part);
-                words.push(self.word(part.text, part.first, part.last, object));
+                words.push(self.word(std::mem::take(&mut part), object));
             }
         }
-        words.push(self.word(part.text, part.first, part.last, object));
+        words.push(self.word(part, object));
     }
 
     /// Whether a dot of a leader follows, whose places are made up: the text that a file gives for a piece of text stands at one
@@ -334,9 +312,9 @@ impl Reader<'_> {
 
     /// The gaps between the letters of `piece`, in sizes of its font.
     fn gaps(&self, piece: &Open, style: Style) -> impl Iterator<Item = f32> {
-        let mut right = self.letter_area(piece.first).right;
-        (piece.first + 1..=piece.last).map(move |index| {
-            let area = self.letter_area(index);
+        let mut right = self.letter_area(piece.first()).right;
+        piece.numbers[1..].iter().map(move |number| {
+            let area = self.letter_area(*number);
             let gap = (area.left - right) / style.size;
             right = area.right;
             gap
@@ -345,8 +323,7 @@ impl Reader<'_> {
 
     /// The letters of `piece`, by number, behind which there is a gap.
     fn ends_of_words(&self, piece: &Open, style: Style) -> Vec<usize> {
-        let is_plain = piece.last - piece.first + 1 == piece.letters && !style.turned;
-        if piece.letters < 3 || !is_plain || style.size <= 0.0 {
+        if piece.numbers.len() < 3 || style.turned || style.size <= 0.0 {
             return Vec::new();
         }
         // Most words have no gap at all.
@@ -364,14 +341,20 @@ impl Reader<'_> {
 
     /// Whether a space of the file, which PDFium did not make up, stands before or behind `piece`.
     fn is_beside_space(&self, piece: &Open) -> bool {
-        [piece.first - 1, piece.last + 1].into_iter().any(|index| {
-            // SAFETY: as in `read`.
-            let is_made_up = || unsafe { self.calls.FPDFText_IsGenerated(self.text.cast(), index) == 1 };
-            self.unit(index) == u32::from(' ') && !is_made_up()
-        })
+        let halves = 1 + c_int::from(is_first_half(self.unit(piece.first() - 1)));
+        [piece.first() - halves, piece.last() + 1]
+            .into_iter()
+            .any(|index| self.unit(index) == u32::from(' ') && !self.is_made_up(index))
     }
 
-    fn word(&mut self, text: String, first: c_int, last: c_int, object: *mut c_void) -> Word {
+    /// Whether PDFium found a letter or space in no file, but in the places of those around it.
+    fn is_made_up(&self, index: c_int) -> bool {
+        // SAFETY: as in `read`.
+        unsafe { self.calls.FPDFText_IsGenerated(self.text.cast(), index) == 1 }
+    }
+
+    fn word(&mut self, open: Open, object: *mut c_void) -> Word {
+        let (first, last) = (open.first(), open.last());
         let mut area = self.letter_area(first);
         if last != first {
             area = area.union(&self.letter_area(last));
@@ -389,7 +372,7 @@ impl Reader<'_> {
         {
             area = boxes::as_high_as_line(area, baseline, style.size);
         }
-        Word { text, area, baseline, style, confidence: None }
+        Word { text: open.text, area, baseline, style, confidence: None }
     }
 
     /// A letter as PDFium gives it. A hyphen at the end of a line has a sign of its own, which the code of a letter may be, too, that
