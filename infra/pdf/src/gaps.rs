@@ -8,6 +8,8 @@ const GAP: f32 = 0.08;
 pub(crate) const LEAST: f32 = 0.05;
 /// The same where the file has spaces between words: letters may be apart unevenly then.
 const GAP_BESIDE_SPACES: f32 = 0.2;
+/// By how much gaps between letters of one word may differ, in sizes of the font.
+const EVEN: f32 = 0.02;
 
 /// The numbers of the gaps that are wider than those between letters.
 pub(crate) fn between_words(gaps: &[f32], has_spaces: bool) -> Vec<usize> {
@@ -18,6 +20,16 @@ pub(crate) fn between_words(gaps: &[f32], has_spaces: bool) -> Vec<usize> {
     let usual = sorted[(sorted.len() - 1) / 2].max(sorted[0]);
     let is_wide = |gap: f32| gap >= LEAST && gap - usual >= least;
     (0..gaps.len()).filter(|index| is_wide(gaps[*index])).collect()
+}
+
+/// Whether letters of one word are set apart by `spacing` points.
+pub(crate) fn are_spaced(spacing: f32, size: f32) -> bool {
+    spacing >= LEAST * size
+}
+
+/// Whether a letter behind `gap` points is as near as letters that are apart by `spacing`.
+pub(crate) fn is_even(spacing: f32, gap: f32, size: f32) -> bool {
+    (-spacing..=spacing + EVEN * size).contains(&gap)
 }
 
 /// Whether a space may stand between two letters. Brackets and signs behind slanted letters are set apart without one.
@@ -68,6 +80,14 @@ mod tests {
         assert_eq!(line(&["f", "]", ";"], 120, 0.0), ["f];"]);
         // Kerning moves letters, but not that far.
         assert_eq!(line(&["AV", "ATAR", "To"], 40, 0.0), ["AVATARTo"]);
+    }
+
+    #[test]
+    fn last_letter_of_a_spaced_word_belongs_to_it() {
+        let text = "BT /F 10 Tf 3 Tc 50 700 Td (Singapor) Tj 0 Tc (e) Tj ET";
+        assert_eq!(texts(pdf(text, "", "", &[])), ["Singapore"]);
+        let text = "BT /F 10 Tf 3 Tc 50 700 Td (two) Tj 0 Tc [-300(words)] TJ ET";
+        assert_eq!(texts(pdf(text, "", "", &[])), ["two", "words"]);
     }
 
     #[test]

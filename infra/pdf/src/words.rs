@@ -148,7 +148,7 @@ impl Reader<'_> {
                     open.push(letter, index);
                 }
                 // Half a letter ends no word.
-                None if open.is_empty() || high.is_some() => {}
+                None if open.is_empty() || high.is_some() || self.is_within_word(&open, unit, index) => {}
                 None => self.close(std::mem::take(&mut open), &mut words),
             }
             if unit == LINE_FEED {
@@ -351,6 +351,24 @@ impl Reader<'_> {
     fn is_made_up(&self, index: c_int) -> bool {
         // SAFETY: as in `read`.
         unsafe { self.calls.FPDFText_IsGenerated(self.text.cast(), index) == 1 }
+    }
+
+    /// Whether PDFium made up a space, `unit` at `index`, between letters of one word: where letters are spaced, it takes the last one
+    /// of a piece of text to be further away than it is.
+    fn is_within_word(&mut self, open: &Open, unit: u32, index: c_int) -> bool {
+        let [.., before, last] = open.numbers[..] else { return false };
+        if unit != u32::from(' ') || !self.is_made_up(index) || self.object(index + 1).is_null() {
+            return false;
+        }
+        let object = self.object(last);
+        let style = self.style(object, last);
+        let spacing = self.letter_area(last).left - self.letter_area(before).right;
+        if style.turned || self.object(before) != object || !gaps::are_spaced(spacing, style.size) {
+            return false;
+        }
+        let gap = self.letter_area(index + 1).left - self.letter_area(last).right;
+        let is_alike = self.style(self.object(index + 1), index + 1).size == style.size;
+        is_alike && self.origin(last).1 == self.origin(index + 1).1 && gaps::is_even(spacing, gap, style.size)
     }
 
     fn word(&mut self, open: Open, object: *mut c_void) -> Word {
