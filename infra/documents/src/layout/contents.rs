@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use signalbox_pdf::Word;
 
-use super::line::Line;
+use super::{hyphens::Words, line::Line};
 
 /// Fewest entries with leaders.
 const ENTRIES: usize = 2;
@@ -65,7 +65,7 @@ struct Entry {
 }
 
 /// The tables of contents in `rows`, from top to bottom.
-pub(crate) fn find(rows: &[Vec<Line>]) -> Vec<Found> {
+pub(crate) fn find(rows: &[Vec<Line>], known: &Words) -> Vec<Found> {
     let entries: Vec<Option<Entry>> = rows.iter().map(|row| entry(row)).collect();
     let has_leader = |at: &usize| entries[*at].as_ref().is_some_and(|entry| entry.has_leader);
     let mut found: Vec<Found> = Vec::new();
@@ -78,7 +78,7 @@ pub(crate) fn find(rows: &[Vec<Line>]) -> Vec<Found> {
         let by_leaders = around.clone().filter(has_leader).count() >= ENTRIES;
         if by_leaders || (is_titled(anchor) && ascends(&entries[around.clone()])) {
             let size = rows[around.start].first().map_or(0.0, |line| line.size);
-            let titles = titles(&rows[around.clone()], &entries[around.clone()]);
+            let titles = titles(&rows[around.clone()], &entries[around.clone()], known);
             found.push(Found { titles, rows: around, size });
         }
     }
@@ -128,19 +128,16 @@ fn distance(rows: &[Vec<Line>], at: usize) -> f32 {
     }
 }
 
-fn titles(rows: &[Vec<Line>], entries: &[Option<Entry>]) -> Vec<Title> {
+fn titles(rows: &[Vec<Line>], entries: &[Option<Entry>], known: &Words) -> Vec<Title> {
     let mut titles = Vec::new();
     let (mut text, mut left) = (String::new(), None);
     for (row, entry) in rows.iter().zip(entries) {
         left = left.or_else(|| row.first().map(|line| line.area.left));
-        if !text.is_empty() {
-            text.push(' ');
-        }
         match entry {
-            None => text.push_str(&row.iter().map(Line::text).collect::<Vec<_>>().join(" ")),
+            None => known.append(&mut text, &row.iter().map(Line::text).collect::<Vec<_>>().join(" ")),
             Some(entry) => {
-                let text = format!("{}{} … {}", std::mem::take(&mut text), entry.title, entry.page);
-                titles.push(Title { left: left.take().unwrap_or(0.0), text });
+                known.append(&mut text, &format!("{} … {}", entry.title, entry.page));
+                titles.push(Title { left: left.take().unwrap_or(0.0), text: std::mem::take(&mut text) });
             }
         }
     }
@@ -219,6 +216,10 @@ mod tests {
         pieces.iter().map(|piece| Line::new(piece.iter().map(word).collect())).collect()
     }
 
+    fn contents(rows: &[Vec<Line>]) -> Vec<Found> {
+        find(rows, &Words::default())
+    }
+
     fn texts(found: &Found) -> Vec<(f32, &str)> {
         found.titles.iter().map(|title| (title.left, title.text.as_str())).collect()
     }
@@ -252,13 +253,25 @@ mod tests {
             ),
             row(300.0, &[&[("Text", 50.0, 90.0), ("of", 95.0, 100.0), ("1999", 105.0, 120.0)]]),
         ];
-        let found = find(&rows);
+        let found = contents(&rows);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].rows, 1..5);
         assert_eq!(
             texts(&found[0]),
             [(50.0, "1 Introduction … 3"), (60.0, "1.1 Scope … 3"), (60.0, "1.2 A title of two lines … 14")]
         );
+    }
+
+    #[test]
+    fn divided_words_of_titles_are_joined() {
+        let dots = (".....................", 150.0, 490.0);
+        let rows = [
+            row(100.0, &[&[("Pumps", 50.0, 100.0), dots, ("3", 495.0, 500.0)]]),
+            row(112.0, &[&[("Valves", 50.0, 100.0), ("and", 110.0, 120.0), ("instru-", 130.0, 170.0)]]),
+            row(124.0, &[&[("ments", 50.0, 100.0), dots, ("14", 490.0, 500.0)]]),
+        ];
+        let found = contents(&rows);
+        assert_eq!(texts(&found[0]), [(50.0, "Pumps … 3"), (50.0, "Valves and instruments … 14")]);
     }
 
     #[test]
@@ -274,13 +287,13 @@ mod tests {
                 entry(154.0, "Valves", pages[2]),
             ]
         };
-        let found = find(&entries(["vii", "1", "1"]));
+        let found = contents(&entries(["vii", "1", "1"]));
         assert!(found.is_empty(), "two numbers are too few");
-        let found = find(&entries(["1", "3", "17"]));
+        let found = contents(&entries(["1", "3", "17"]));
         assert_eq!(found.len(), 1);
         assert_eq!(texts(&found[0]), [(50.0, "Preface … 1"), (50.0, "Pumps … 3"), (50.0, "Valves … 17")]);
-        assert!(find(&entries(["1", "17", "3"])).is_empty());
-        assert!(find(&entries(["1", "3", "17"])[1..]).is_empty());
+        assert!(contents(&entries(["1", "17", "3"])).is_empty());
+        assert!(contents(&entries(["1", "3", "17"])[1..]).is_empty());
     }
 
     #[test]
@@ -290,6 +303,6 @@ mod tests {
             row(112.0, &[&[("Pears", 50.0, 100.0)], &[("17", 490.0, 500.0)]]),
             row(124.0, &[&[("And", 50.0, 100.0), ("then...", 101.0, 120.0), ("2", 130.0, 135.0)]]),
         ];
-        assert!(find(&rows).is_empty());
+        assert!(contents(&rows).is_empty());
     }
 }

@@ -237,7 +237,7 @@ fn page_parts(
 fn column_parts(lines: Vec<Line>, usual: Usual, known: &Words, parts: &mut Vec<Part>) {
     let mut rows = line::rows(lines);
     let mut begun = 0;
-    for contents in contents::find(&rows) {
+    for contents in contents::find(&rows, known) {
         let mut before = std::mem::take(&mut rows);
         rows = before.split_off(contents.rows.end - begun);
         let area = area_of(&before[contents.rows.start - begun..]);
