@@ -21,14 +21,18 @@ HYPHEN = re.compile(r"(?<=\w)(\u00ad|[-\u2010\ufffe\x02])\s*\n\s*(?=[a-zà-ÿ])"
 # Whether a hyphen at the end of a line belongs to its word is not written in a file, so no hyphen between letters counts.
 INNER_HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u2010\u2011](?=[a-zà-ÿ])")
 WORD = re.compile(r"\w+")
+# Signs of Markdown that are no text of a document: what escapes a sign, and the references to pictures.
+ESCAPE = re.compile(r"\\(?=[^\w\s]|_)")
+REFERENCE = re.compile(r"^!\[[^\]]*\]\(\)$", re.M)
 # Lines at the upper and lower edge of a page that may be a running head, and pages on which such a line has to stand.
 EDGE_LINES, EDGE_PAGES = 3, 3
 
 
 def words(text):
     """Words in lower case, in order, however lines divide them."""
-    text = INNER_HYPHEN.sub("", HYPHEN.sub("", text).replace("\u00ad", ""))
-    return WORD.findall(unicodedata.normalize("NFKC", text).lower())
+    # A ligature behind a hyphen is letters, too.
+    text = unicodedata.normalize("NFKC", text)
+    return WORD.findall(INNER_HYPHEN.sub("", HYPHEN.sub("", text).replace("\u00ad", "")).lower())
 
 
 def threes(found):
@@ -68,7 +72,7 @@ def all_text(answer):
     """The text of a document in JSON, with the headers and footers of its pages."""
     document = json.loads(answer["content"])
     margins = (line for page in document["pages"] for line in page["header"] + page["footer"])
-    text = re.sub(r"\\(?=[^\w\s])", "", document["content"].replace("<br>", "\n"))
+    text = ESCAPE.sub("", REFERENCE.sub("", document["content"].replace("<br>", "\n")))
     return "\n".join([text, *margins])
 
 
