@@ -9,6 +9,8 @@ const BASELINE: f32 = 0.3;
 const GAP: f32 = 0.13;
 const GAP_BESIDE_SPACES: f32 = 0.3;
 const COLUMN: f32 = 1.5;
+/// How far apart a sign of a number and a space without a width are, in sizes of the font, that stand at one place.
+const ONE_PLACE: f32 = 0.02;
 
 /// A letter and where it stands.
 #[derive(Debug, Clone)]
@@ -66,6 +68,15 @@ fn line_words(letters: Vec<Letter>, words: &mut Vec<Vec<Letter>>) {
     let (marks, mut bases): (Vec<Letter>, Vec<Letter>) =
         letters.into_iter().partition(|letter| is_mark(letter.letter));
     bases.sort_by(|one, other| one.area.left.total_cmp(&other.area.left).then(one.index.cmp(&other.index)));
+    for at in 1..bases.len() {
+        // Behind a number it stands at its start.
+        let (letter, space) = (&bases[at - 1], &bases[at]);
+        let is_of_number = is_digit(letter.letter) || "+-−".contains(letter.letter);
+        let is_behind = space.is_space && space.area.width() <= 0.0 && is_of_number;
+        if is_behind && space.area.left - letter.area.left < ONE_PLACE * letter.size {
+            bases.swap(at - 1, at);
+        }
+    }
     let mut segment: Vec<Letter> = Vec::new();
     for base in bases {
         let is_far = segment.last().is_some_and(|last| base.area.left - last.area.right > COLUMN * base.size);
@@ -213,6 +224,18 @@ mod tests {
         assert_eq!(read("(ןויעב) ,Debian אורקל"), ["(בעיון)", "Debian,", "לקרוא"]);
         assert_eq!(read(")ןויעב( אורקל"), ["(בעיון)", "לקרוא"]);
         assert_eq!(read("GNU/Linux"), ["GNU/Linux"]);
+    }
+
+    #[test]
+    fn spaces_without_a_width_part_no_numbers() {
+        let mut letters = line("םולש -1.9");
+        // It follows the number in the file, and stands at its start.
+        let area = Area { right: letters[5].area.left, ..letters[5].area };
+        letters.push(Letter { letter: ' ', is_space: true, index: 9, area, ..letters[5].clone() });
+        let words = words(letters);
+        let texts: Vec<String> =
+            words.iter().map(|word| word.iter().map(|letter| letter.letter).collect()).collect();
+        assert_eq!(texts, ["שלום", "-1.9"]);
     }
 
     #[test]
