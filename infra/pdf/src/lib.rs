@@ -21,6 +21,7 @@ mod annotations;
 mod boxes;
 pub mod direction;
 mod document;
+mod doubles;
 mod error;
 mod frame;
 mod gaps;

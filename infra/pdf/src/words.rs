@@ -10,6 +10,7 @@ use unicode_normalization::UnicodeNormalization;
 use crate::{
     Page, boxes,
     direction::{self, Letter},
+    doubles,
     frame::Frame,
     gaps, leaders, look,
     open::Open,
@@ -107,6 +108,7 @@ pub(crate) fn read(page: &Page<'_>) -> Option<Vec<Word>> {
     };
     let mut words = reader.read();
     leaders::join(&mut words);
+    doubles::take_out(&mut words);
     // SAFETY: closed once, before the page.
     unsafe { calls.FPDFText_ClosePage(text) };
     Some(words)
