@@ -6,9 +6,15 @@ use crate::Word;
 
 /// How far apart the edges of such words are, at most, in sizes of the font.
 const APART: f32 = 0.1;
+/// Height of the strips of a page, in points, in which words are looked for that stand beside no other ones, and how many there are.
+const STRIP: f32 = 4.0;
+const STRIPS: usize = 1024;
 
 /// Takes out each word that stands where the same one stands already.
 pub(crate) fn take_out(words: &mut Vec<Word>) {
+    if !may_have(words) {
+        return;
+    }
     let mut are_doubles = Vec::with_capacity(words.len());
     // The last word of each text at each place, in sizes of its font.
     let mut known: HashMap<(&str, i32, i32), usize> = HashMap::with_capacity(words.len());
@@ -30,6 +36,22 @@ pub(crate) fn take_out(words: &mut Vec<Word>) {
         let mut are_doubles = are_doubles.into_iter();
         words.retain(|_| !are_doubles.next().unwrap_or_default());
     }
+}
+
+/// Whether a word stands between others that are written before it: on most pages none does.
+fn may_have(words: &[Word]) -> bool {
+    let mut extents = [(f32::MAX, f32::MIN); STRIPS];
+    let strip = |top: f32| ((top / STRIP).max(0.0) as usize).min(STRIPS - 1);
+    words.iter().any(|word| {
+        let (area, apart) = (word.area, APART * word.style.size.max(1.0));
+        let middle = (area.left + area.right) / 2.0;
+        let is_between = |(left, right): (f32, f32)| left < middle && middle < right;
+        let found =
+            is_between(extents[strip(area.top - apart)]) || is_between(extents[strip(area.top + apart)]);
+        let (left, right) = &mut extents[strip(area.top)];
+        (*left, *right) = (left.min(area.left), right.max(area.right));
+        found
+    })
 }
 
 fn are_at_one_place(one: &Word, other: &Word, size: f32) -> bool {

@@ -30,4 +30,15 @@ impl Open {
     pub(crate) fn letters(&self) -> impl Iterator<Item = (char, c_int)> {
         self.text.chars().zip(self.numbers.iter().copied())
     }
+
+    /// The text, and an empty word again.
+    pub(crate) fn take(&mut self) -> String {
+        self.numbers.clear();
+        std::mem::take(&mut self.text)
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.numbers.clear();
+        self.text.clear();
+    }
 }

@@ -151,7 +151,7 @@ impl Reader<'_> {
                 }
                 // Half a letter ends no word.
                 None if open.is_empty() || high.is_some() || self.is_within_word(&open, unit, index) => {}
-                None => self.close(std::mem::take(&mut open), &mut words),
+                None => self.close(&mut open, &mut words),
             }
             if unit == LINE_FEED {
                 self.close_line(line, index, &mut words);
@@ -164,7 +164,7 @@ impl Reader<'_> {
             }
         }
         if !open.is_empty() {
-            self.close(open, &mut words);
+            self.close(&mut open, &mut words);
         }
         self.close_line(line, count, &mut words);
         words
@@ -223,7 +223,7 @@ impl Reader<'_> {
 
     /// Ends a word. If it began in another piece of text than it ended in, the pieces may lie apart: without a space
     /// between them, but in another line or column. Each call into the library costs, so only then each letter is asked.
-    fn close(&mut self, open: Open, words: &mut Vec<Word>) {
+    fn close(&mut self, open: &mut Open, words: &mut Vec<Word>) {
         let object = self.object(open.first());
         if open.numbers.len() == 1 || object == self.object(open.last()) {
             self.close_piece(open, object, words);
@@ -240,9 +240,8 @@ impl Reader<'_> {
                     || (letter == '.' && self.starts_leader(index));
                 if is_apart && !part.is_empty() {
                     scripts::set(&mut part.text, &std::mem::take(&mut runs));
-                    let part = std::mem::take(&mut part);
                     let first = self.object(part.first());
-                    self.close_piece(part, first, words);
+                    self.close_piece(&mut part, first, words);
                 }
                 (object, style) = (of, next);
                 let run = self.run(part.text.len(), origin, style);
@@ -255,7 +254,8 @@ impl Reader<'_> {
         }
         scripts::set(&mut part.text, &runs);
         let first = self.object(part.first());
-        self.close_piece(part, first, words);
+        self.close_piece(&mut part, first, words);
+        open.clear();
     }
 
     fn run(&self, start: usize, origin: (f64, f64), style: Style) -> Run {
@@ -265,17 +265,18 @@ impl Reader<'_> {
 
     /// Ends a word whose letters stand beside each other. Words that are set close together have no space between them for
     /// PDFium; a gap that is wider than the others parts them, while letters that are spaced evenly stay one word.
-    fn close_piece(&mut self, piece: Open, object: *mut c_void, words: &mut Vec<Word>) {
+    fn close_piece(&mut self, piece: &mut Open, object: *mut c_void, words: &mut Vec<Word>) {
         if piece.text == "." && self.continues_leader(piece.first(), object) {
             let area = self.dot_area(piece.first());
             if let Some(leader) = words.last_mut().filter(|word| word.text.bytes().all(|byte| byte == b'.')) {
                 leader.text.push('.');
                 leader.area = leader.area.union(&area);
+                piece.clear();
                 return;
             }
         }
         let style = self.style(object, piece.first());
-        let ends = self.ends_of_words(&piece, style);
+        let ends = self.ends_of_words(piece, style);
         if ends.is_empty() {
             words.push(self.word(piece, object));
             return;
@@ -284,10 +285,11 @@ impl Reader<'_> {
         for (at, (letter, number)) in piece.letters().enumerate() {
             part.push(letter, number);
             if ends.contains(&at) {
-                words.push(self.word(std::mem::take(&mut part), object));
+                words.push(self.word(&mut part, object));
             }
         }
-        words.push(self.word(part, object));
+        words.push(self.word(&mut part, object));
+        piece.clear();
     }
 
     /// Whether a dot of a leader follows, whose places are made up: the text that a file gives for a piece of text stands at one
@@ -373,7 +375,8 @@ impl Reader<'_> {
         is_alike && self.origin(last).1 == self.origin(index + 1).1 && gaps::is_even(spacing, gap, style.size)
     }
 
-    fn word(&mut self, open: Open, object: *mut c_void) -> Word {
+    /// The letters that were read as a word; the next one can be read after it.
+    fn word(&mut self, open: &mut Open, object: *mut c_void) -> Word {
         let (first, last) = (open.first(), open.last());
         let mut area = self.letter_area(first);
         if last != first {
@@ -392,7 +395,7 @@ impl Reader<'_> {
         {
             area = boxes::as_high_as_line(area, baseline, style.size);
         }
-        Word { text: open.text, area, baseline, style, confidence: None }
+        Word { text: open.take(), area, baseline, style, confidence: None }
     }
 
     /// A letter as PDFium gives it. A hyphen at the end of a line has a sign of its own, which the code of a letter may be, too, that
