@@ -135,7 +135,7 @@ pub async fn full_disk_of_nats() -> anyhow::Result<()> {
     system.check().await
 }
 
-/// Fills the disk of `signalbox up` until the relay is stuck, and makes space again: it has to restart its servers by itself.
+/// Fills the disk of `signalbox up` until the relay is stuck or writes are refused, and makes space again: it has to recover by itself.
 pub async fn full_disk_of_up() -> anyhow::Result<()> {
     let disk = SmallDisk::mount(UP_MEGABYTES)?;
     let (program, api) = Signalbox::with_own_servers(disk.0.path())?.start_and_log_in().await?;
