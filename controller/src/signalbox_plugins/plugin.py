@@ -344,7 +344,8 @@ class SyncDevicePlugin(DevicePlugin):
         if await self._has_returned():
             await self._in_thread(self.disconnect_sync)
         else:
-            await asyncio.to_thread(self.disconnect_sync)
+            async with asyncio.timeout(self.unblock_seconds):
+                await asyncio.to_thread(self.disconnect_sync)
 
     async def _do_read(self, channel_id: str) -> ChannelValue | None:
         value: ChannelValue | None = await self._in_thread(self.read_sync, channel_id)

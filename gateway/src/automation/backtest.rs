@@ -135,7 +135,8 @@ async fn test(
     spec: RuleSpec,
     window: &BacktestIn,
 ) -> Result<BacktestOut, Problem> {
-    let points = match channel_number(&database.primary, spec.channel.0).await? {
+    let channel = channel_number(&database.primary, spec.channel.0).await?;
+    let points = match channel {
         Some(channel) => recorded(&database.primary, channel, (window.from, window.to), MAX_POINTS).await?,
         None => Some(Vec::new()),
     };
@@ -145,8 +146,11 @@ async fn test(
     match spec.alarm_terms() {
         Some(terms) => {
             let count = points.len();
-            let standing = standing(database, &terms, window.from).await?.ok_or_else(too_many)?;
-            let points = standing.into_iter().chain(points).collect();
+            let standing = match channel {
+                Some(channel) => standing(database, channel, &terms, window.from).await?,
+                None => Some(Vec::new()),
+            };
+            let points = standing.ok_or_else(too_many)?.into_iter().chain(points).collect();
             let tested = alarm_backtest::judge(
                 database,
                 server_clock,
@@ -166,14 +170,13 @@ async fn test(
 /// The newest datapoint measured before `from`, and for a slope those of its window; `None` if these are too many.
 async fn standing(
     database: &Database,
+    channel: i32,
     terms: &AlarmTerms,
     from: DateTime<Utc>,
 ) -> Result<Option<Vec<Datapoint>>, Problem> {
-    let nothing = Ok(Some(Vec::new()));
-    let Some(channel) = channel_number(&database.primary, terms.channel.0).await? else { return nothing };
     let before = from - TimeDelta::microseconds(1);
     let newest = newest_until(&database.primary, &[channel], before).await?;
-    let Some(newest) = newest.first() else { return nothing };
+    let Some(newest) = newest.first() else { return Ok(Some(Vec::new())) };
     let Some(window) = terms.alarm.rate_window() else { return Ok(Some(vec![*newest])) };
     let begin = moment(newest.point.time) - window;
     Ok(recorded(&database.primary, channel, (begin, from), MAX_POINTS).await?)

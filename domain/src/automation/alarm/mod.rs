@@ -1,5 +1,7 @@
 //! Alarms: a rule's condition as a state: pending, firing, cleared.
 
+#[cfg(test)]
+mod change_tests;
 mod decide;
 mod events;
 mod judge;

@@ -301,13 +301,16 @@ mod tests {
         assert_eq!(line.text(), "as noted¹² in 7");
     }
 
+    /// A line of one word between these edges.
+    fn placed(text: &str, (left, right): (f32, f32), baseline: f32, size: f32) -> Line {
+        let area = Area { left, top: baseline - size, right, bottom: baseline };
+        let style = Style { size, ..Style::default() };
+        Line::new(vec![Word { text: text.to_owned(), area, baseline, style, confidence: None }])
+    }
+
     #[test]
     fn lines_beside_a_large_sign_stay_apart() {
-        let line = |text: &str, left: f32, baseline: f32, size: f32| {
-            let area = Area { left, top: baseline - size, right: left + 20.0, bottom: baseline };
-            let style = Style { size, ..Style::default() };
-            Line::new(vec![Word { text: text.to_owned(), area, baseline, style, confidence: None }])
-        };
+        let line = |text, left, baseline, size| placed(text, (left, left + 20.0), baseline, size);
         let pieces = vec![
             line("!", 10.0, 98.0, 30.0),
             line("one", 50.0, 100.0, 10.0),
@@ -320,11 +323,8 @@ mod tests {
 
     #[test]
     fn lines_of_text_are_not_mixed_by_a_sign_that_is_level_with_both() {
-        let line = |text: &str, left: f32, baseline: f32, size: f32| {
-            let area =
-                Area { left, top: baseline - size, right: left + 5.0 * text.len() as f32, bottom: baseline };
-            let style = Style { size, ..Style::default() };
-            Line::new(vec![Word { text: text.to_owned(), area, baseline, style, confidence: None }])
+        let line = |text: &str, left, baseline, size| {
+            placed(text, (left, left + 5.0 * text.len() as f32), baseline, size)
         };
         let pieces = vec![
             line("!", 10.0, 103.6, 19.2),

@@ -175,7 +175,11 @@ impl Watches {
             Vec::new()
         });
         let Self { rules, by_channel, numbers, .. } = self;
-        if let Ok(Some(deleted)) = row.deletion() {
+        let deletion = row.deletion().unwrap_or_else(|error| {
+            tracing::error!(%error, "a deletion that cannot be read leaves its value in the slopes of alarms");
+            None
+        });
+        if let Some(deleted) = deletion {
             let place = DatapointPlace { position: deleted.position, index: deleted.index };
             for rule in by_channel.get(&deleted.channel).into_iter().flatten() {
                 if let Some(watch) = rules.get_mut(rule) {
