@@ -171,7 +171,6 @@ export async function answerAlarm(stage: Stage, visitor: Visitor): Promise<void>
   await page.getByText(/\d alarms?$/).waitFor();
   await page.getByRole('button', { name: 'Create' }).click();
   await page.getByRole('heading', { name: 'Hot for long', level: 1 }).waitFor();
-  console.log('values Boiler');
   await stage.go(visitor, '/alarms');
   await page.getByRole('row', { name: /Boiler.*Firing · Critical/ }).getByRole('link', { name: 'Boiler' }).click();
   await page.getByRole('heading', { name: 'Boiler', level: 1 }).waitFor();

@@ -1,7 +1,7 @@
 //! Runs workers: each steps while it has work, waits for a wakeup or its period, and backs off after a failure.
 //!
-//! Every worker is a task of its own, because a call that blocks its thread must not stop the others. A step that fails
-//! repeatedly is a fault, and one that does not return is another.
+//! Every worker is a task of its own, because a call that blocks its thread must not stop the others; it may still delay the
+//! task that the thread was to run next. A step that fails repeatedly is a fault, and one that does not return is another.
 
 use std::{
     panic::{AssertUnwindSafe, resume_unwind},
@@ -11,7 +11,7 @@ use std::{
 
 use futures::{FutureExt, StreamExt, stream::BoxStream};
 use signalbox_boxed::boxed;
-use signalbox_database::{clear_fault, report_fault};
+use signalbox_database::{StepWatch, clear_fault, report_fault};
 use signalbox_messaging::Wakeup;
 use signalbox_projections::{Lease, Leases};
 use tokio::{
@@ -42,15 +42,17 @@ pub struct Workers {
     context: Context,
     leases: Leases,
     tasks: JoinSet<()>,
+    _steps: Option<StepWatch>,
 }
 
 impl Workers {
     /// No workers yet. Steps that do not return are reported from now on.
     pub fn new(context: &Context) -> Self {
-        let mut tasks = JoinSet::new();
-        let (steps, pool) = (context.steps.clone(), context.pool.clone());
-        tasks.spawn(async move { steps.watch(&pool).await });
-        Self { context: context.clone(), leases: Leases::new(&context.pool), tasks }
+        let watch = context.steps.watch(&context.pool).inspect_err(|error| {
+            tracing::error!(%error, "steps of workers that do not return are not noticed: there can be no further thread");
+        });
+        let leases = Leases::new(&context.pool);
+        Self { context: context.clone(), leases, tasks: JoinSet::new(), _steps: watch.ok() }
     }
 
     /// Starts a worker that one process at a time runs, by a lease.

@@ -42,7 +42,7 @@ pub use server_time::{ServerClock, SharedServerClock, server_time};
 pub use staged_files::{
     StagedFile, forget_staged, give_up_staged, note_staged, offer_staged, postpone_staged,
 };
-pub use steps::{RunningStep, Steps};
+pub use steps::{RunningStep, StepWatch, Steps};
 pub use sweep_clock::{LEAP, LEAP_INTERVAL, MAX_DIFFERENCE, newest_recorded, sweep_time};
 
 use functions::pending_functions;

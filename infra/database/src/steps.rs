@@ -1,21 +1,27 @@
 //! Steps of background work that do not return: a file system or a server that never answers ends in no error.
 //!
 //! A step is registered while it runs, with a limit that it does not reach while all works. [`Steps::watch`] reports those
-//! that have reached it, and clears the fault when they return. It runs as a task of its own, because a step may block its
-//! thread. A process that is gone reports no longer, so its faults lapse.
+//! that have reached it, and clears the fault when they return. It has a thread of its own: a step may block the thread that
+//! runs it, and the task that was to run there next waits with it. A process that is gone reports no longer, so its faults
+//! lapse.
 
 use std::{
     collections::BTreeMap,
+    io,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
     time::{Duration, Instant},
 };
 
 use rustix::system::uname;
-use signalbox_boxed::boxed;
-use sqlx::PgPool;
-use tokio::time::sleep;
+use sqlx::{PgPool, postgres::PgConnectOptions};
+use tokio::{runtime, sync::oneshot, time::sleep};
 
-use crate::{clear_fault, faults::report_fault_lasting};
+use crate::{
+    ACQUIRE, clear_fault,
+    faults::report_fault_lasting,
+    pool::{self, Limits},
+};
 
 /// How often the running steps are checked.
 const CHECK: Duration = Duration::from_secs(1);
@@ -47,6 +53,13 @@ pub struct RunningStep {
     number: u64,
 }
 
+/// Steps are watched until this is dropped.
+#[derive(Debug)]
+#[must_use]
+pub struct StepWatch {
+    _stop: oneshot::Sender<()>,
+}
+
 impl Steps {
     /// Registers a step of `part`, which becomes a fault when it has run for `limit`.
     pub fn begin(&self, part: &str, limit: Duration) -> RunningStep {
@@ -57,9 +70,24 @@ impl Steps {
         RunningStep { steps: self.clone(), number }
     }
 
-    /// Reports steps that do not return, until it is dropped.
-    #[boxed]
-    pub async fn watch(&self, pool: &PgPool) {
+    /// Reports steps that do not return to the database of `pool`, through a connection of its own that is made when it is
+    /// first needed.
+    ///
+    /// # Errors
+    /// There can be no further thread.
+    pub fn watch(&self, pool: &PgPool) -> io::Result<StepWatch> {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build()?;
+        let (stop, stopped) = oneshot::channel();
+        let (steps, options) = (self.clone(), PgConnectOptions::clone(&pool.connect_options()));
+        let watch = async move {
+            let pool = pool::lazy(options, Limits { max_connections: 1, acquire: ACQUIRE, one_server: true });
+            tokio::select! { () = steps.report_all(&pool) => {}, _ = stopped => {} }
+        };
+        thread::Builder::new().name("steps".to_owned()).spawn(move || runtime.block_on(watch))?;
+        Ok(StepWatch { _stop: stop })
+    }
+
+    async fn report_all(&self, pool: &PgPool) {
         let mut reported = BTreeMap::new();
         loop {
             if let Err(error) = self.report(pool, &mut reported).await {

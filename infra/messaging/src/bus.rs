@@ -86,7 +86,7 @@ impl Bus {
             .connection_timeout(Duration::from_secs(5))
             .ping_interval(PING)
             .request_timeout(Some(Duration::from_secs(5)))
-            .reconnect_delay_callback(|attempt| Duration::from_millis(50 * (1 << attempt.min(5)) as u64))
+            .reconnect_delay_callback(delay_before)
             .event_callback(move |event| {
                 let count = count.clone();
                 async move { note(&event, &count) }
@@ -165,6 +165,14 @@ impl Bus {
 }
 
 /// The client passes over user and password in the address, so they are taken out of it here.
+/// How long attempt number `attempt` to connect waits, from 1: the first does not, and later ones spare a server that starts.
+fn delay_before(attempt: usize) -> Duration {
+    match attempt {
+        0 | 1 => Duration::ZERO,
+        later => Duration::from_millis(50 << later.min(5)),
+    }
+}
+
 fn credentials(address: &ServerAddr) -> ConnectOptions {
     let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
     match (address.username().map(decoded), address.password().map(decoded)) {

@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use async_nats::jetstream;
 use futures::TryStreamExt;
+use signalbox_domain::catalog::Context;
 use sqlx::PgPool;
 use tokio::time::{Instant, sleep};
 
@@ -13,10 +14,15 @@ use crate::{
 /// Keeps its messages for external readers, so it is not checked.
 const RELAYED_LOG: &str = "EVENTS";
 
+/// Of the projection of context $1, whose checkpoint is stored a second later where events of other aggregates than $2 follow.
+const NOT_PROJECTED: &str =
+    "SELECT format('projection %s stands at %s, its event at %s', projection, c.position, next)
+       FROM read.checkpoints c, LATERAL (SELECT min(e.position) AS next FROM events e
+             WHERE e.position > c.position AND e.aggregate_type = ANY($2)) e
+      WHERE projection = $1 AND next IS NOT NULL";
+
 /// Each statement gives one sentence for each thing left over in the database.
-const IN_DATABASE: [&str; 6] = [
-    "SELECT format('projection %s stands at %s, the log at %s', c.projection, c.position, h.position)
-       FROM read.checkpoints c, log_head h WHERE h.log = 'events' AND c.position < h.position",
+const IN_DATABASE: [&str; 5] = [
     "SELECT format('datapoints are folded to %s, their log stands at %s', p.position, h.position)
        FROM series.progress p, log_head h WHERE h.log = 'datapoints' AND p.position < h.position",
     "SELECT format('a change of an alarm is not recorded: %s', note) FROM ops.alarm_outbox",
@@ -38,12 +44,16 @@ pub(crate) async fn none_within(bound: Duration, servers: &TestServers) {
             return;
         }
         assert!(Instant::now() < deadline, "the test leaves work behind:\n{}", found.join("\n"));
-        sleep(Duration::from_millis(50)).await;
+        sleep(Duration::from_millis(20)).await;
     }
 }
 
 async fn in_database(pool: &PgPool) -> Vec<String> {
-    let mut found = Vec::new();
+    let mut found: Vec<String> = Vec::new();
+    for context in Context::ALL {
+        let behind = sqlx::query_scalar(NOT_PROJECTED).bind(context.word()).bind(context.aggregates());
+        found.extend(behind.fetch_optional(pool).await.expect(NOT_PROJECTED));
+    }
     for statement in IN_DATABASE {
         let sentences: Vec<String> = sqlx::query_scalar(statement).fetch_all(pool).await.expect(statement);
         found.extend(sentences);

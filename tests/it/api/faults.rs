@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use signalbox_database::{clear_fault, report_fault};
 use signalbox_workers::{Context, Worker, WorkerError, Workers};
 use sqlx::{Connection, Executor, PgConnection};
-use tokio::sync::watch;
+use tokio::{runtime, sync::watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::{Separate, World, eventually, eventually_some, seconds, signalbox};
@@ -255,11 +255,21 @@ async fn a_worker_whose_step_does_not_return_is_a_fault_until_it_does() {
     let world = World::start().await;
     let (answer, answers) = watch::channel(false);
     let (unblock, blocked) = mpsc::channel();
-    let (context, stop) = (world.worker_context().await, CancellationToken::new());
+    let (mut context, stop) = (world.worker_context().await, CancellationToken::new());
+    context.pool = signalbox_database::connect(&world.servers.database_url, 4).await.unwrap();
+    // As in another process: what a blocked thread was to run next waits with it, which may be an answer about health.
+    let elsewhere = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut workers = Workers::new(&context);
-    workers.start(Waiting(answers));
-    workers.start(Blocking(std::sync::Mutex::new(blocked)));
-    let running = tokio::spawn({
+    {
+        let _elsewhere = elsewhere.enter();
+        workers.start(Waiting(answers));
+    }
+    eventually(seconds(30), async || steps(&world).await == ["worker.waiting.step"]).await;
+    {
+        let _elsewhere = elsewhere.enter();
+        workers.start(Blocking(std::sync::Mutex::new(blocked)));
+    }
+    let running = elsewhere.spawn({
         let stop = stop.clone();
         async move { workers.run(&stop).await }
     });
@@ -271,6 +281,7 @@ async fn a_worker_whose_step_does_not_return_is_a_fault_until_it_does() {
     eventually(seconds(30), async || steps(&world).await.is_empty()).await;
     stop.cancel();
     running.await.unwrap();
+    elsewhere.shutdown_background();
     world.finish().await;
 }
 
