@@ -158,7 +158,11 @@ pub async fn buckets(
     window: &BucketWindow,
 ) -> Result<BTreeMap<i32, Vec<Bucket>>, SeriesError> {
     let mut collected = Collected::new(window);
-    let mut snapshot = Snapshot::open(pool).await?;
+    // Steps of less than an hour cover few hours.
+    let mut snapshot = match collected.step < HOUR {
+        true => Snapshot::open_by_key(pool).await?,
+        false => Snapshot::open(pool).await?,
+    };
     let tail = snapshot.tail(Some(collected.from)).await?;
     add_folded(&mut snapshot, &tail, &mut collected).await?;
     snapshot.close();

@@ -15,6 +15,12 @@ const MAX_TAIL: i64 = 2_000_000;
 const BEGIN: &str =
     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE series.progress IN ACCESS SHARE MODE";
 
+/// The same for statements that find rows by key: to plan them anew for each request takes longer than to carry them out. Without
+/// scans of tables, because a plan may be made while a table is still empty.
+const BEGIN_BY_KEY: &str =
+    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE series.progress IN ACCESS SHARE MODE;
+     SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off";
+
 /// The lease that a rebuild holds.
 pub(super) const REBUILD_LEASE: &str = "rebuild.datapoints";
 
@@ -151,6 +157,11 @@ impl Tail {
 impl Snapshot {
     pub(super) async fn open(pool: &PgPool) -> Result<Self, SeriesError> {
         Self::of(signalbox_database::begin(pool, BEGIN).await?).await
+    }
+
+    /// For statements that find a few rows by key.
+    pub(super) async fn open_by_key(pool: &PgPool) -> Result<Self, SeriesError> {
+        Self::of(signalbox_database::begin(pool, BEGIN_BY_KEY).await?).await
     }
 
     /// One of an export's slices, which may take longer than other queries.
