@@ -1,4 +1,10 @@
-use std::{env, io, net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    env, io,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
@@ -31,6 +37,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::setup;
 
+/// How long an address is tried that is in use: a process that was killed holds it until the last of its threads has ended.
+const ADDRESS_HELD: Duration = Duration::from_secs(2);
 /// How often clock and disk of this machine are checked.
 const HOST_CHECK: Duration = Duration::from_secs(10);
 
@@ -146,9 +154,19 @@ pub(crate) async fn listen(config: &Config, roles: &[Role]) -> anyhow::Result<Op
 }
 
 async fn bind(address: SocketAddr, setting: &str) -> anyhow::Result<TcpListener> {
-    TcpListener::bind(address).await.with_context(|| {
-        format!("the address {address} cannot be used: stop what uses it, or set {setting} to another one")
-    })
+    let begun = Instant::now();
+    loop {
+        match TcpListener::bind(address).await {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && begun.elapsed() < ADDRESS_HELD => {
+                sleep(Duration::from_millis(20)).await;
+            }
+            bound => {
+                return bound.with_context(|| {
+                    format!("the address {address} cannot be used: stop what uses it, or set {setting} to another one")
+                });
+            }
+        }
+    }
 }
 
 /// Starts the extraction of documents. Without it, files and sensors still work.
@@ -346,5 +364,27 @@ impl Service {
         }
         std::mem::take(&mut self.traces).stop().await;
         result
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As that of a process that was killed and has not ended.
+    #[tokio::test]
+    async fn an_address_that_becomes_free_is_taken() {
+        let held = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = held.local_addr().unwrap();
+        let (bound, ()) = tokio::join!(bind(address, "SIGNALBOX_SERVER__ADDRESS"), async { drop(held) });
+        assert_eq!(bound.unwrap().local_addr().unwrap(), address);
+    }
+
+    #[tokio::test]
+    async fn an_address_that_stays_in_use_is_refused_with_its_setting() {
+        let held = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = held.local_addr().unwrap();
+        let refused = bind(address, "SIGNALBOX_SERVER__ADDRESS").await.unwrap_err().to_string();
+        assert!(refused.contains("set SIGNALBOX_SERVER__ADDRESS to another one"), "{refused}");
     }
 }

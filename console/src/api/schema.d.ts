@@ -8091,7 +8091,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description The part does not begin where the stored bytes end; the header Range says where they do. */
+            /** @description The part does not begin where the stored bytes end; the detail says how many are there, and so does Range in the answer to `Content-Range: bytes *\/TOTAL`. */
             416: {
                 headers: {
                     [name: string]: unknown;

@@ -77,7 +77,8 @@ fn causes(operation: &Operation<'_>, status: &str) -> Vec<Cause> {
         "416" if id == "upload_file" => {
             vec![(
                 "wrong_offset",
-                "The part does not begin where the stored bytes end; the header Range says where they do.",
+                "The part does not begin where the stored bytes end; the detail says how many are there, and so does Range in the \
+                 answer to `Content-Range: bytes */TOTAL`.",
             )]
         }
         "416" => vec![("range_not_satisfiable", "The range lies outside the file.")],
