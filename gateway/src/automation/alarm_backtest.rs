@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
-use signalbox_database::SharedServerClock;
 use signalbox_datapoint_log::{IdKey, moment, recorded_times};
 use signalbox_domain::automation::{
     AlarmJudge, AlarmMemory, AlarmState, AlarmStep, AlarmTerms, DatapointPlace, JudgedValue, RuleSpec,
@@ -69,7 +68,6 @@ struct Fired {
 /// Judges `points` from `from` to `to`, in the order of measurement; those measured before `from` stand then.
 pub(super) async fn judge(
     database: &Database,
-    server_clock: &SharedServerClock,
     datapoint_ids: &IdKey,
     (spec, terms): (&RuleSpec, AlarmTerms),
     mut points: Vec<Datapoint>,
@@ -96,7 +94,7 @@ pub(super) async fn judge(
         judge.judge(value(index, point), &mut steps);
         tested.take_in(&mut steps, &mut fired);
     }
-    judge.end(to.min(server_clock.now()), &mut steps);
+    judge.end(to, &mut steps);
     tested.take_in(&mut steps, &mut fired);
     tested.act(database, datapoint_ids, spec, &points, &fired).await?;
     Ok(tested)

@@ -151,15 +151,13 @@ async fn test(
                 None => Some(Vec::new()),
             };
             let points = standing.ok_or_else(too_many)?.into_iter().chain(points).collect();
-            let tested = alarm_backtest::judge(
-                database,
-                server_clock,
-                datapoint_ids,
-                (&spec, terms),
-                points,
-                (window.from, window.to),
-            )
-            .await?;
+            let end = match channel {
+                Some(channel) => end(database, channel, server_clock.now(), window.to).await?,
+                None => window.to.min(server_clock.now()),
+            };
+            let tested =
+                alarm_backtest::judge(database, datapoint_ids, (&spec, terms), points, (window.from, end))
+                    .await?;
             let Tested { total, firings, intervals } = tested;
             Ok(BacktestOut { datapoints: count, total, firings, intervals: Some(intervals) })
         }
@@ -180,6 +178,24 @@ async fn standing(
     let Some(window) = terms.alarm.rate_window() else { return Ok(Some(vec![*newest])) };
     let begin = moment(newest.point.time) - window;
     Ok(recorded(&database.primary, channel, (begin, from), MAX_POINTS).await?)
+}
+
+/// `to`, or the present if that is earlier. The clock of a device may be ahead, and alarms live by the clock of the channel: the time
+/// of its newest datapoint, and what has passed since that arrived. One that is behind does not shorten the window, because the past
+/// may have been recorded just now.
+async fn end(
+    database: &Database,
+    channel: i32,
+    now: DateTime<Utc>,
+    to: DateTime<Utc>,
+) -> Result<DateTime<Utc>, Problem> {
+    // A datapoint may be some minutes ahead.
+    let newest = newest_until(&database.primary, &[channel], now.max(to) + TimeDelta::days(1)).await?;
+    let Some(Datapoint { point, day, .. }) = newest.first() else { return Ok(to.min(now)) };
+    let arrived = recorded_times(&database.primary, &[(point.position, *day)]).await?;
+    let passed = arrived.get(&point.position).map(|arrived| (now - *arrived).max(TimeDelta::zero()));
+    let ahead = passed.map(|passed| moment(point.time) + passed);
+    Ok(to.min(ahead.map_or(now, |ahead| ahead.max(now))))
 }
 
 async fn judge(

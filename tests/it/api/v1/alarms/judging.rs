@@ -103,6 +103,26 @@ async fn a_late_value_is_not_judged() {
 }
 
 #[tokio::test]
+async fn a_device_that_is_ahead_is_judged_and_back_tested_by_its_own_clock() {
+    let world = standing().await;
+    let boiler = event(&world, "boiler").await;
+    let rule = rule(&world, &boiler, json!({"for_seconds": 60})).await;
+    record_ago(&world, &boiler, 99.0, -300).await;
+    world.clock.advance(TimeDelta::seconds(61));
+    let alarm = until(&world, "firing").await;
+    assert!(time(&alarm["fired_on"]) > world.clock.now());
+    let started = time(&alarm["started_on"]);
+    let body = json!({"from": started - TimeDelta::seconds(60), "to": started + TimeDelta::seconds(3600)});
+    let path = format!("{}/backtest", rules::path(&rule));
+    let tested = world.admin.post(&path, body).await.expect(200);
+    let [pending, firing] = &tested["intervals"].as_array().unwrap()[..] else { panic!("{tested}") };
+    assert_eq!((&pending["state"], &firing["state"]), (&json!("pending"), &json!("firing")));
+    assert_eq!(time(&pending["from"]), started);
+    assert_eq!((time(&firing["from"]), &firing["to"]), (time(&alarm["fired_on"]), &json!(null)));
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn the_standing_value_is_judged_when_a_rule_is_made_changed_or_enabled() {
     let world = standing().await;
     let boiler = event(&world, "boiler").await;
