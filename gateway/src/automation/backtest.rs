@@ -146,15 +146,15 @@ async fn test(
     match spec.alarm_terms() {
         Some(terms) => {
             let count = points.len();
-            let standing = match channel {
-                Some(channel) => standing(database, channel, &terms, window.from).await?,
-                None => Some(Vec::new()),
+            let now = server_clock.now();
+            let (standing, end) = match channel {
+                Some(channel) => (
+                    standing(database, channel, &terms, window.from).await?,
+                    end(database, channel, now, window.to).await?,
+                ),
+                None => (Some(Vec::new()), window.to.min(now)),
             };
             let points = standing.ok_or_else(too_many)?.into_iter().chain(points).collect();
-            let end = match channel {
-                Some(channel) => end(database, channel, server_clock.now(), window.to).await?,
-                None => window.to.min(server_clock.now()),
-            };
             let tested =
                 alarm_backtest::judge(database, datapoint_ids, (&spec, terms), points, (window.from, end))
                     .await?;
@@ -189,13 +189,19 @@ async fn end(
     now: DateTime<Utc>,
     to: DateTime<Utc>,
 ) -> Result<DateTime<Utc>, Problem> {
-    // A datapoint may be some minutes ahead.
-    let newest = newest_until(&database.primary, &[channel], now.max(to) + TimeDelta::days(1)).await?;
-    let Some(Datapoint { point, day, .. }) = newest.first() else { return Ok(to.min(now)) };
-    let arrived = recorded_times(&database.primary, &[(point.position, *day)]).await?;
-    let passed = arrived.get(&point.position).map(|arrived| (now - *arrived).max(TimeDelta::zero()));
-    let ahead = passed.map(|passed| moment(point.time) + passed);
-    Ok(to.min(ahead.map_or(now, |ahead| ahead.max(now))))
+    if to <= now {
+        return Ok(to);
+    }
+    let mut present = now;
+    // The newest one may be some minutes ahead of `to`, too.
+    let newest = newest_until(&database.primary, &[channel], to + TimeDelta::days(1)).await?;
+    if let Some(Datapoint { point, day, .. }) = newest.first() {
+        let arrived = recorded_times(&database.primary, &[(point.position, *day)]).await?;
+        if let Some(arrived) = arrived.get(&point.position) {
+            present = present.max(moment(point.time) + (now - *arrived).max(TimeDelta::zero()));
+        }
+    }
+    Ok(to.min(present))
 }
 
 async fn judge(

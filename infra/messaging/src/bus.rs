@@ -164,7 +164,6 @@ impl Bus {
     }
 }
 
-/// The client passes over user and password in the address, so they are taken out of it here.
 /// How long attempt number `attempt` to connect waits, from 1: the first does not, and later ones spare a server that starts.
 fn delay_before(attempt: usize) -> Duration {
     match attempt {
@@ -173,6 +172,7 @@ fn delay_before(attempt: usize) -> Duration {
     }
 }
 
+/// The client passes over user and password in the address, so they are taken out of it here.
 fn credentials(address: &ServerAddr) -> ConnectOptions {
     let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
     match (address.username().map(decoded), address.password().map(decoded)) {

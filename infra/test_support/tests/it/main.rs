@@ -39,11 +39,26 @@ async fn a_bus_reconnects_after_its_server_was_killed() {
 #[tokio::test]
 async fn work_that_is_left_behind_fails_the_test() {
     let servers = TestServers::start().await;
-    servers.pool.execute("UPDATE log_head SET position = 1").await.unwrap();
-    servers.pool.execute("INSERT INTO read.checkpoints VALUES ('late', 0)").await.unwrap();
+    servers.pool.execute("INSERT INTO read.checkpoints VALUES ('identity', 0)").await.unwrap();
+    insert_event(&servers, 1, "user").await;
     let finished = AssertUnwindSafe(servers.finish()).catch_unwind().await;
     let message = *finished.unwrap_err().downcast::<String>().unwrap();
-    assert!(message.contains("projection late stands at 0, the log at 1"), "{message}");
+    assert!(message.contains("projection identity stands at 0, its event at 1"), "{message}");
+}
+
+#[tokio::test]
+async fn an_event_of_another_context_is_no_work_for_a_projection() {
+    let servers = TestServers::start().await;
+    servers.pool.execute("INSERT INTO read.checkpoints VALUES ('identity', 0)").await.unwrap();
+    insert_event(&servers, 1, "job").await;
+    servers.finish().await;
+}
+
+async fn insert_event(servers: &TestServers, position: i64, aggregate: &str) {
+    let insert =
+        "INSERT INTO events VALUES ($1, $2, gen_random_uuid()::text, 1, 'it_rained', '1', '{}', '{}', now())";
+    let insert = sqlx::query(insert).bind(position).bind(aggregate);
+    insert.execute(&servers.pool).await.unwrap();
 }
 
 /// Not a test but the process that gets killed: this test binary, started again.

@@ -158,7 +158,7 @@ pub async fn buckets(
     window: &BucketWindow,
 ) -> Result<BTreeMap<i32, Vec<Bucket>>, SeriesError> {
     let mut collected = Collected::new(window);
-    // Steps of less than an hour cover few hours.
+    // Buckets of less than an hour are made of the points of hours that are found by their keys.
     let mut snapshot = match collected.step < HOUR {
         true => Snapshot::open_by_key(pool).await?,
         false => Snapshot::open(pool).await?,

@@ -1,9 +1,12 @@
 //! Chunks and the tail of the log as they are at one moment.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::LazyLock,
+};
 
 use chrono::NaiveDate;
-use signalbox_database::Class;
+use signalbox_database::{BY_KEY, Class};
 use signalbox_datapoint_log::{ChunkPoint, read_points_after};
 use sqlx::{Executor, FromRow, PgConnection, PgPool, Postgres, Transaction};
 
@@ -15,11 +18,11 @@ const MAX_TAIL: i64 = 2_000_000;
 const BEGIN: &str =
     "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE series.progress IN ACCESS SHARE MODE";
 
-/// The same for statements that find rows by key: to plan them anew for each request takes longer than to carry them out. Without
-/// scans of tables, because a plan may be made while a table is still empty.
-const BEGIN_BY_KEY: &str =
-    "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; LOCK TABLE series.progress IN ACCESS SHARE MODE;
-     SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL enable_seqscan = off";
+/// The same for statements that find rows by key: to plan them anew for each request takes longer than to carry them out.
+static BEGIN_BY_KEY: LazyLock<String> = LazyLock::new(|| {
+    let settings = BY_KEY.map(|(name, value)| format!("; SET LOCAL {name} = {value}"));
+    format!("{BEGIN}{}", settings.concat())
+});
 
 /// The lease that a rebuild holds.
 pub(super) const REBUILD_LEASE: &str = "rebuild.datapoints";
@@ -161,7 +164,7 @@ impl Snapshot {
 
     /// For statements that find a few rows by key.
     pub(super) async fn open_by_key(pool: &PgPool) -> Result<Self, SeriesError> {
-        Self::of(signalbox_database::begin(pool, BEGIN_BY_KEY).await?).await
+        Self::of(signalbox_database::begin(pool, BEGIN_BY_KEY.as_str()).await?).await
     }
 
     /// One of an export's slices, which may take longer than other queries.
