@@ -53,8 +53,11 @@ pub use auth::{
 pub use automation::webhook_event_schemas;
 pub use first_admin::{FirstAdmin, FirstAdminError, NewAdmin, ensure_admin};
 pub use metrics::{Operations, serve_operations};
-pub use openapi::openapi;
+pub use openapi::{openapi, policies};
+pub use policy::{Policy, RateClass, Repetition};
+pub use problem::Dialect;
 pub use readiness::Readiness;
 pub use register::LogEventOut;
+pub use routes::RoutePolicy;
 pub use serve::{Gateway, GatewayError, Pages, SandboxedParsers};
 pub use services::replica::FRESH;

@@ -27,6 +27,18 @@ impl Policies {
         self.0.entry(path.to_owned()).or_default().push((method, Policy { is_read, ..policy }));
     }
 
+    /// One for each policy that was declared.
+    pub(crate) fn list(self) -> Vec<RoutePolicy> {
+        let of_path = |(path, policies): (String, Vec<_>)| {
+            policies.into_iter().map(move |(method, policy)| RoutePolicy {
+                path: path.clone(),
+                method,
+                policy,
+            })
+        };
+        self.0.into_iter().flat_map(of_path).collect()
+    }
+
     /// The policy of `method` at `route`; of another method there, if it does not take this one.
     fn find(&self, route: &str, method: &Method) -> Option<Policy> {
         let known = self.0.get(route)?;
@@ -49,6 +61,17 @@ impl Policies {
 fn unlisted(request: &Request) -> Policy {
     let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
     Policy { dialect: paths::dialect(request.uri().path()), is_read, ..Policy::PROBLEMS }
+}
+
+/// The policy of one route.
+#[derive(Debug)]
+pub struct RoutePolicy {
+    /// With parameters in braces, as the description has it.
+    pub path: String,
+    /// Of GET, which HEAD has too, and of the others that the route takes.
+    pub method: Method,
+    /// What holds for it.
+    pub policy: Policy,
 }
 
 /// Routes, their description, and the policy of each.
@@ -129,150 +152,19 @@ fn methods(item: &PathItem) -> impl Iterator<Item = Method> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
-    use crate::{openapi::described_routes, policy::Repetition, problem::Dialect};
-
-    /// Sockets, which are not described.
-    const SOCKETS: [&str; 4] =
-        ["/ws/agent", "/api/agent/ws", "/ws/datapoints/stream", "/ws/controller/telemetry"];
-
-    struct Operation {
-        name: String,
-        policy: Policy,
-        value: Value,
-    }
-
-    impl Operation {
-        /// Names of the credentials that it takes; an empty one if it needs none.
-        fn credentials(&self) -> Vec<String> {
-            match self.value["security"].as_array() {
-                None => vec![String::new()],
-                Some(all) => {
-                    all.iter().map(|one| one.as_object().unwrap().keys().cloned().collect()).collect()
-                }
-            }
-        }
-    }
-
-    /// Every described operation. Fails for one without a policy, or with two.
-    fn operations() -> Vec<Operation> {
-        let (_, Policies(mut policies), description) = described_routes().split();
-        let description = serde_json::to_value(description).unwrap();
-        let mut found = Vec::new();
-        for (path, item) in description["paths"].as_object().unwrap() {
-            for (method, value) in item.as_object().unwrap() {
-                let method = method.to_uppercase();
-                let name = format!("{method} {path}");
-                let of_path = policies.get_mut(path).unwrap_or_else(|| panic!("{name} has no policy"));
-                let of_method: Vec<_> =
-                    of_path.extract_if(.., |(known, _)| known.as_str() == method).collect();
-                let [(_, policy)] = of_method[..] else { panic!("{name} has {} policies", of_method.len()) };
-                found.push(Operation { name, policy, value: value.clone() });
-            }
-        }
-        policies.retain(|_, rest| !rest.is_empty());
-        let mut rest: Vec<_> = policies.into_keys().collect();
-        rest.sort_unstable();
-        let mut sockets = SOCKETS;
-        sockets.sort_unstable();
-        assert_eq!(rest, sockets);
-        found
-    }
-
-    fn names(fits: impl Fn(&Operation) -> bool) -> Vec<String> {
-        operations().into_iter().filter(fits).map(|operation| operation.name).collect()
-    }
-
-    #[test]
-    fn every_route_has_one_policy() {
-        assert!(operations().len() > 100);
-    }
-
-    #[test]
-    fn errors_are_described_in_the_dialect_of_the_route() {
-        for Operation { name, policy, value } in operations() {
-            let refusals =
-                value["responses"].as_object().unwrap().iter().filter(|(status, _)| status.as_str() >= "400");
-            for (status, refusal) in refusals.filter(|_| !policy.is_probe()) {
-                let expected = match policy.dialect {
-                    Dialect::Service1 | Dialect::Influx => "application/json",
-                    Dialect::Problem => "application/problem+json",
-                };
-                assert!(refusal["content"][expected].is_object(), "{name}: {status}");
-            }
-        }
-    }
-
-    #[test]
-    fn bodies_of_files_are_not_kept_to_recognise_repetitions() {
-        let takes_files = |value: &Value| {
-            value["requestBody"]["content"]
-                .as_object()
-                // Lines and samples are read into memory anyway.
-                .is_some_and(|kinds| {
-                    let small = ["application/json", "application/x-protobuf", "text/plain"];
-                    !small.iter().any(|kind| kinds.contains_key(*kind))
-                })
-        };
-        let found = names(|operation| {
-            let by_body = operation.policy.repetition == Repetition::ByBody;
-            operation.name.starts_with("POST ") && takes_files(&operation.value) && by_body
-        });
-        assert_eq!(found, [""; 0]);
-        assert!(names(|operation| takes_files(&operation.value)).len() > 6);
-    }
-
-    #[test]
-    fn open_posts_are_those_without_a_credential() {
-        let posts = |operation: &Operation| operation.name.starts_with("POST ");
-        let found = names(|operation| posts(operation) && operation.policy.is_open);
-        let described =
-            names(|operation| posts(operation) && operation.credentials().contains(&String::new()));
-        assert_eq!(found, described);
-        assert!(found.contains(&"POST /api/auth/login".to_owned()));
-    }
-
-    #[test]
-    fn agents_and_probes_alone_are_not_counted() {
-        let found = names(|operation| operation.policy.rate == RateClass::Uncounted);
-        let expected = names(|operation| {
-            operation.policy.is_probe() || operation.credentials().contains(&"agent".to_owned())
-        });
-        assert_eq!(found, expected);
-        assert_eq!(
-            names(|operation| operation.policy.is_probe()),
-            ["GET /api/health", "GET /api/v1/health", "GET /health", "GET /livez", "GET /readyz"]
-        );
-    }
-
-    #[test]
-    fn gets_and_named_posts_change_nothing() {
-        let found = names(|operation| operation.policy.is_read && !operation.name.starts_with("GET "));
-        assert_eq!(
-            found,
-            [
-                "POST /api/v1/datapoints/series",
-                "POST /api/v1/prometheus/read",
-                "POST /api/v1/rules/backtest",
-                "POST /api/v1/rules/{id}/backtest"
-            ]
-        );
-        assert_eq!(
-            names(|operation| operation.name.starts_with("GET ") && !operation.policy.is_read),
-            [""; 0]
-        );
-    }
+    use crate::problem::Dialect;
 
     #[test]
     fn another_method_has_the_policy_of_its_path() {
-        let (_, policies, _) = described_routes().split();
-        let of = |method: &Method, path| policies.find(path, method).unwrap();
-        let path = "/api/v1/datapoints";
-        assert_eq!(of(&Method::POST, path).rate, RateClass::Ingest);
-        assert_eq!(of(&Method::HEAD, path), of(&Method::GET, path));
-        assert_eq!(of(&Method::DELETE, "/api/jobs").dialect, Dialect::Service1);
-        assert_eq!(policies.find("/api/v1/nothing", &Method::GET), None);
+        let mut policies = Policies::default();
+        policies.add("/a", Method::GET, Policy::SERVICE_1);
+        policies.add("/a", Method::POST, Policy::SERVICE_1.rate(RateClass::Ingest));
+        let of = |method| policies.find("/a", &method).unwrap();
+        assert_eq!((of(Method::POST).rate, of(Method::POST).is_read), (RateClass::Ingest, false));
+        assert!(of(Method::GET).is_read);
+        assert_eq!(of(Method::HEAD), of(Method::GET));
+        assert_eq!(of(Method::DELETE).dialect, Dialect::Service1);
+        assert_eq!(policies.find("/b", &Method::GET), None);
     }
 }

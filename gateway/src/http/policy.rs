@@ -11,24 +11,26 @@ pub(crate) const MAX_JSON_BYTES: usize = 1 << 20;
 
 /// The rules that hold for a route besides its handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Policy {
+pub struct Policy {
     /// How errors are written.
-    pub(crate) dialect: Dialect,
+    pub dialect: Dialect,
     /// Largest body that is read into memory, in bytes. Handlers that stream a body limit it themselves.
-    pub(crate) max_body: usize,
-    pub(crate) rate: RateClass,
+    pub max_body: usize,
+    /// Which limit counts its requests.
+    pub rate: RateClass,
     /// Whether it changes nothing: it takes one of its user's shares of queries, and may ask the replica.
-    pub(crate) is_read: bool,
-    pub(crate) repetition: Repetition,
+    pub is_read: bool,
+    /// How a repeated POST is recognised.
+    pub repetition: Repetition,
     /// Whether it needs no credential.
-    pub(crate) is_open: bool,
+    pub is_open: bool,
     /// Whether its requests have a span.
-    pub(crate) is_traced: bool,
+    pub is_traced: bool,
 }
 
 /// The limit that counts a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum RateClass {
+pub enum RateClass {
     /// That of the user, or of the network without a valid login.
     General,
     /// That of the credential that records datapoints.
@@ -39,7 +41,7 @@ pub(crate) enum RateClass {
 
 /// How a POST with an `Idempotency-Key` that was sent before is recognised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Repetition {
+pub enum Repetition {
     /// By its body, before the handler.
     ByBody,
     /// By the handler, if at all: its body is too large to be kept in memory.
@@ -98,7 +100,7 @@ impl Policy {
     }
 
     /// Whether orchestrators poll it, which neither limits nor credentials keep from an answer.
-    pub(crate) fn is_probe(self) -> bool {
+    pub fn is_probe(self) -> bool {
         self.rate == RateClass::Uncounted && !self.is_traced
     }
 }

@@ -20,7 +20,7 @@ pub use body::{ConflictOut, ErrorOut, InfluxErrorOut, JobNotFoundOut, ProblemOut
 
 /// How errors are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dialect {
+pub enum Dialect {
     /// As an object with one text, with 400 for invalid values.
     Service1,
     /// As problem documents.

@@ -30,7 +30,7 @@ use crate::{
     policy::{Policy, Repetition},
     problem::Dialect,
     register,
-    routes::Routes,
+    routes::{RoutePolicy, Routes},
     state::Services,
     transfer,
 };
@@ -198,6 +198,11 @@ fn answer_with(schema: &str, media: &str, description: &str) -> RefOr<Response> 
 /// The description of the whole interface, after OpenAPI 3.1.
 pub fn openapi() -> Value {
     finish(described_routes().split().2)
+}
+
+/// The policies of all routes: for checks that cover each of them.
+pub fn policies() -> Vec<RoutePolicy> {
+    described_routes().split().1.list()
 }
 
 /// Adds to `document` what follows from one place.

@@ -205,10 +205,15 @@ impl<'a> Upload<'a> {
     }
 
     fn receive_request(&self, range: Option<ContentRange>, headers: &HeaderMap) -> Result<Receive, Problem> {
-        let length = content_length(headers);
+        let body = content_length(headers);
         let (start, total) = match range {
+            Some(ContentRange::Part { length, .. }) if body.is_some_and(|body| body != length) => {
+                let detail =
+                    "the body does not have the length of its Content-Range: send the bytes that it names";
+                return Err(Problem::malformed(detail));
+            }
             Some(ContentRange::Part { offset, length, total }) => (Start::At { offset, total }, Some(length)),
-            _ => (Start::Anew, length),
+            _ => (Start::Anew, body),
         };
         let limit = if self.is_directory() { 0 } else { self.services.config.transfer.max_file_bytes };
         if matches!(start, Start::At { total, .. } if total > limit) {

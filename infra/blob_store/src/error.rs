@@ -25,7 +25,7 @@ pub enum BlobError {
     /// The body was longer than announced. Nothing of this upload is kept.
     #[error("more bytes than the announced {total}")]
     Overrun {
-        /// The announced size of the whole file.
+        /// Where the file, or this piece of it, was announced to end.
         total: u64,
     },
     /// The upload does not continue where the part ends. The part is untouched.

@@ -73,19 +73,24 @@ impl Receive {
 
     /// Refuses invalid requests before a byte of the body is read.
     pub(crate) fn check(&self) -> Result<(), BlobError> {
-        let announced = self.file_size().max(self.end()).unwrap_or(0);
-        self.check_size(announced)
+        self.check_limit(self.file_size().max(self.end()).unwrap_or(0))?;
+        match (self.file_size(), self.end()) {
+            (Some(total), Some(end)) if end > total => Err(BlobError::Overrun { total }),
+            _ => Ok(()),
+        }
     }
 
     /// Refuses a file that has grown to `size`.
     fn check_size(&self, size: u64) -> Result<(), BlobError> {
-        if size > self.limit {
-            return Err(BlobError::TooLarge { limit: self.limit });
-        }
-        match self.file_size() {
+        self.check_limit(size)?;
+        match self.end().or(self.file_size()) {
             Some(total) if size > total => Err(BlobError::Overrun { total }),
             _ => Ok(()),
         }
+    }
+
+    fn check_limit(&self, size: u64) -> Result<(), BlobError> {
+        if size > self.limit { Err(BlobError::TooLarge { limit: self.limit }) } else { Ok(()) }
     }
 }
 

@@ -7,6 +7,7 @@ mod limits;
 mod lists;
 mod paths;
 mod pointers;
+mod policies;
 mod repetition;
 mod subjects;
 

@@ -12,6 +12,7 @@ in_both_places! {
     a_part_is_what_counts_while_a_file_is_being_replaced
     limits_and_digests_hold_for_the_whole_file
     more_bytes_than_the_total_leave_nothing
+    more_bytes_than_the_piece_leave_nothing
     a_killed_upload_is_continued_from_what_reached_the_disk
 }
 
@@ -111,6 +112,14 @@ async fn limits_and_digests_hold_for_the_whole_file(fixture: Fixture) {
 async fn more_bytes_than_the_total_leave_nothing(fixture: Fixture) {
     fixture.cut_after(b"abc").await;
     let error = fixture.receive(at(3, 5), chunks(b"def")).await.unwrap_err();
+    assert!(matches!(error, BlobError::Overrun { total: 5 }), "{error:?}");
+    assert_eq!(fixture.kept().await, 0);
+}
+
+async fn more_bytes_than_the_piece_leave_nothing(fixture: Fixture) {
+    fixture.cut_after(b"abc").await;
+    let piece = Receive { total: Some(2), ..at(3, 9) };
+    let error = fixture.receive(piece, chunks(b"def")).await.unwrap_err();
     assert!(matches!(error, BlobError::Overrun { total: 5 }), "{error:?}");
     assert_eq!(fixture.kept().await, 0);
 }
