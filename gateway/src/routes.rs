@@ -70,7 +70,7 @@ pub struct RoutePolicy {
     pub path: String,
     /// Of GET, which HEAD has too, and of the others that the route takes.
     pub method: Method,
-    /// What holds for it.
+    /// Its rules.
     pub policy: Policy,
 }
 
