@@ -28,15 +28,15 @@ impl Policies {
     }
 
     /// One for each policy that was declared.
-    pub(crate) fn list(self) -> Vec<RoutePolicy> {
-        let of_path = |(path, policies): (String, Vec<_>)| {
-            policies.into_iter().map(move |(method, policy)| RoutePolicy {
-                path: path.clone(),
-                method,
-                policy,
-            })
+    pub(crate) fn list(&self) -> Vec<RoutePolicy> {
+        let all =
+            self.0.iter().flat_map(|(path, policies)| policies.iter().map(move |policy| (path, policy)));
+        let of_route = |(path, (method, policy)): (&String, &(Method, Policy))| RoutePolicy {
+            path: path.clone(),
+            method: method.clone(),
+            policy: *policy,
         };
-        self.0.into_iter().flat_map(of_path).collect()
+        all.map(of_route).collect()
     }
 
     /// The policy of `method` at `route`; of another method there, if it does not take this one.

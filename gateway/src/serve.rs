@@ -46,7 +46,8 @@ use crate::{
     incomplete,
     limits::Limiter,
     monitoring::export::{EXPORTS, EXPORTS_EACH},
-    openapi, paths,
+    openapi::{self, Described},
+    paths,
     problem::{Problem, ProblemKind},
     readiness::Readiness,
     register::FOLLOWERS,
@@ -260,9 +261,9 @@ fn replica(config: &Config, primary: &PgPool) -> Result<Option<Replica>, Gateway
 }
 
 fn router(state: Services, pages: Pages) -> Result<Router, GatewayError> {
-    let (routes, policies, _) = openapi::described_routes().split();
-    let policies = Arc::new(policies);
-    let router = routes
+    let Described { router, policies, .. } = &*openapi::DESCRIBED;
+    let router = router
+        .clone()
         .merge(openapi::pages())
         .fallback(async move |request: Request| page(pages, &request))
         .method_not_allowed_fallback(|| async {
@@ -280,7 +281,7 @@ fn router(state: Services, pages: Pages) -> Result<Router, GatewayError> {
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(state.connections.clone(), limit_body))
         .layer(from_fn_with_state(state.clone(), frame))
-        .layer(MapRequestLayer::new(move |request: Request| policies.attach(request)));
+        .layer(MapRequestLayer::new(|request: Request| policies.attach(request)));
     let router = match cors(&state.config.server.cors_origins)? {
         Some(cors) => router.layer(cors),
         None => router,

@@ -30,7 +30,7 @@ use crate::{
     policy::{Policy, Repetition},
     problem::Dialect,
     register,
-    routes::{RoutePolicy, Routes},
+    routes::{Policies, RoutePolicy, Routes},
     state::Services,
     transfer,
 };
@@ -71,8 +71,20 @@ impl Modify for Security {
     }
 }
 
-/// All routes with their description.
-pub(crate) fn described_routes() -> Routes {
+/// All routes, their policies, and their description.
+pub(crate) struct Described {
+    pub(crate) router: Router<Services>,
+    pub(crate) policies: Policies,
+    description: utoipa::openapi::OpenApi,
+}
+
+/// Made once in a process: a description of every route takes longer than the rest of a gateway's start.
+pub(crate) static DESCRIBED: LazyLock<Described> = LazyLock::new(|| {
+    let (router, policies, description) = described_routes().split();
+    Described { router, policies, description }
+});
+
+fn described_routes() -> Routes {
     let mut routes = Routes::described_by(Description::openapi())
         .merge(metrics::routes())
         .merge(automation::routes())
@@ -197,16 +209,16 @@ fn answer_with(schema: &str, media: &str, description: &str) -> RefOr<Response> 
 
 /// The description of the whole interface, after OpenAPI 3.1.
 pub fn openapi() -> Value {
-    finish(described_routes().split().2)
+    finish(&DESCRIBED.description)
 }
 
 /// The policies of all routes: for checks that cover each of them.
 pub fn policies() -> Vec<RoutePolicy> {
-    described_routes().split().1.list()
+    DESCRIBED.policies.list()
 }
 
 /// Adds to `document` what follows from one place.
-fn finish(document: utoipa::openapi::OpenApi) -> Value {
+fn finish(document: &utoipa::openapi::OpenApi) -> Value {
     let Ok(mut document) = serde_json::to_value(document) else { return Value::Null };
     add_word_sets(&mut document);
     share_entries(&mut document);
