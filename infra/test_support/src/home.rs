@@ -1,7 +1,9 @@
-//! The folder of this process's servers. It is removed when the process is gone, also after SIGKILL: statics are
+//! The folder of this process's servers: in memory where there is room, since each test makes hundreds of files for seconds,
+//! and `TMPDIR` is not set. It is removed when the process is gone, also after SIGKILL: statics are
 //! never dropped, so a small shell waits for the end of its input and cleans up.
 
 use std::{
+    env,
     fs::Permissions,
     os::unix::{fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
@@ -11,6 +13,8 @@ use std::{
         atomic::{AtomicU32, Ordering},
     },
 };
+
+use rustix::fs::statvfs;
 
 static HOME: LazyLock<Home> = LazyLock::new(Home::make);
 
@@ -23,22 +27,33 @@ tries=0
 while ! rm -rf "$0" && [ $tries -lt 50 ]; do tries=$((tries + 1)); sleep 0.1; done
 "#;
 
+/// A file system in memory, and how much has to be free there.
+const MEMORY: &str = "/dev/shm";
+const ROOM: u64 = 4 << 30;
+
 struct Home {
     path: PathBuf,
+    is_in_memory: bool,
     _alive: ChildStdin,
 }
 
 impl Home {
     fn make() -> Self {
+        let is_in_memory = env::var_os("TMPDIR").is_none() && has_room();
+        let place = if is_in_memory { MEMORY.into() } else { env::temp_dir() };
         // The user that PostgreSQL runs as when this one is root has to pass through.
         let folder = tempfile::Builder::new()
             .prefix("signalbox-test-")
             .permissions(Permissions::from_mode(0o711))
-            .tempdir()
+            .tempdir_in(place)
             .expect("make a folder for the test servers");
         let alive = start_cleaner(folder.path());
-        Self { path: folder.keep(), _alive: alive }
+        Self { path: folder.keep(), is_in_memory, _alive: alive }
     }
+}
+
+fn has_room() -> bool {
+    statvfs(MEMORY).is_ok_and(|disk| disk.f_bavail.saturating_mul(disk.f_frsize) >= ROOM)
 }
 
 #[expect(clippy::zombie_processes, reason = "it outlives this process")]
@@ -59,6 +74,11 @@ fn start_cleaner(folder: &Path) -> ChildStdin {
 /// The folder of the shared servers; PostgreSQL lives in `postgres` there.
 pub(crate) fn of_servers() -> PathBuf {
     HOME.path.clone()
+}
+
+/// Whether the files of servers take memory.
+pub(crate) fn is_in_memory() -> bool {
+    HOME.is_in_memory
 }
 
 /// A name that no other test of this process has.

@@ -35,6 +35,7 @@ mod port;
 mod postgres;
 mod program;
 mod reads;
+mod removal;
 mod replicated;
 mod s3;
 mod servers;

@@ -11,7 +11,7 @@ use tokio::{runtime, sync::OnceCell, time::sleep};
 
 use crate::{
     administration::{administer, migrated_database},
-    home,
+    home, removal,
     replicated::TestReplicatedPostgres,
     setup::Setup,
 };
@@ -45,7 +45,11 @@ pub async fn fresh_database() -> String {
 pub(crate) async fn fresh_database_and_replica() -> (String, Option<String>) {
     let shared = SHARED.get_or_init(start).await;
     let name = home::unique("test");
-    administer(&shared.url("postgres"), &format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE}")).await;
+    let server = shared.url("postgres");
+    administer(&server, &format!("CREATE DATABASE {name} TEMPLATE {TEMPLATE}")).await;
+    if home::is_in_memory() {
+        removal::when_unused(&server, &name);
+    }
     let replica_url = match shared {
         Shared::Alone(_) => None,
         Shared::Replicated(both) => Some(both.replica_url(&name)),
@@ -77,6 +81,7 @@ async fn start_alone() -> Postgres {
         ("max_prepared_transactions", "4"),
         ("autovacuum", "off"),
         ("wal_compression", "off"),
+        ("max_wal_size", "256MB"),
     ];
     let mut options = PostgresOptions::new(home::of_servers().join("postgres"));
     options.settings = settings.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
