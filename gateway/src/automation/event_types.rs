@@ -56,7 +56,7 @@ pub(crate) async fn list(_: Admin) -> Result<Json<EventTypesOut>, Problem> {
 fn description(event_type: EventType) -> &'static str {
     match event_type {
         EventType::SensorReading => {
-            "A value arrived on a channel: the first at once, then the newest every 5 s."
+            "A value arrived on a channel of type `sensor`: the first at once, then the newest every 5 s."
         }
         EventType::SensorThresholdExceeded => "A rule with this webhook event fired.",
         EventType::AlarmFiring => "An alarm fires, or still does when the silence of its rule has ended.",

@@ -15,7 +15,9 @@ use futures::stream;
 use prost::Message;
 use signalbox_database::on_behalf;
 use signalbox_datapoint_log::ChunkPoint;
-use signalbox_projections::monitoring::series::{all_points, count_points, count_points_by_hour, counting};
+use signalbox_projections::monitoring::series::{
+    all_points, count_points, count_points_by_hour, counting, note_skipped,
+};
 use tokio::task::spawn_blocking;
 
 use super::{
@@ -84,7 +86,10 @@ pub(in crate::monitoring) async fn read(
     let pieces = on_behalf(place.clone(), plan_all(&services, &place, request.queries)).await?;
     match kind {
         ResponseType::Samples => on_behalf(place, as_samples(&services.database, pieces, queries)).await,
-        ResponseType::StreamedXorChunks => Ok(as_chunks(services, pieces, place)),
+        ResponseType::StreamedXorChunks => {
+            let unreadable = on_behalf(place.clone(), unreadable(&services.database, &pieces)).await?;
+            Ok(as_chunks(services, pieces, unreadable, place))
+        }
     }
 }
 
@@ -267,15 +272,25 @@ async fn as_samples(database: &Database, pieces: Vec<Piece>, queries: usize) -> 
     Ok(response)
 }
 
-/// A stream that reads a piece whenever the client has taken the one before.
-fn as_chunks(services: ExportServices, pieces: Vec<Piece>, place: Arc<Share>) -> Response {
+/// How many rows of the log may have samples of `pieces` and cannot be read; the header of the answer says so.
+async fn unreadable(database: &Database, pieces: &[Piece]) -> Result<usize, Problem> {
+    let Some(from) = pieces.iter().map(|piece| piece.span.0).min() else { return Ok(0) };
+    let (read, known) = counting(database.read(|pool| all_points(pool, &[], (from, from + 1)))).await;
+    note_skipped(known.rows);
+    read?;
+    Ok(known.rows)
+}
+
+/// A stream that reads a piece whenever the client has taken the one before. It is broken off when more than `unreadable` rows of
+/// the log are left out.
+fn as_chunks(services: ExportServices, pieces: Vec<Piece>, unreadable: usize, place: Arc<Share>) -> Response {
     let begin = (services, pieces.into_iter(), place);
-    let body = stream::try_unfold(begin, |(services, mut pieces, place)| async move {
+    let body = stream::try_unfold(begin, move |(services, mut pieces, place)| async move {
         let Some(piece) = pieces.next() else { return Ok::<_, io::Error>(None) };
         let read = counting(on_behalf(place.clone(), frames(&services.database, &piece)));
         let (frames, skipped) = read.await;
         // The header that would say so has been sent.
-        if skipped.rows > 0 || skipped.damaged > 0 {
+        if skipped.rows > unreadable || skipped.damaged > 0 {
             tracing::warn!("a remote read was broken off: some datapoints cannot be decoded");
             return Err(io::Error::other("some datapoints cannot be decoded"));
         }

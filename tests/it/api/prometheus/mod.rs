@@ -1,7 +1,7 @@
 //! Values from Prometheus by remote write, and for it by remote read. The messages are written here from the published schemas.
 
 mod promql;
-mod reading;
+pub mod reading;
 mod second_judge;
 mod writing;
 

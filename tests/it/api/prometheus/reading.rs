@@ -101,6 +101,11 @@ async fn ask(client: &Client, accepted: &[i32], queries: Vec<Query>) -> Answer {
     send(client, READ, VERSION_1, &ReadRequest { queries, accepted: accepted.to_vec() }).await
 }
 
+/// The answer that has all values as streamed chunks.
+pub async fn all_as_chunks(client: &Client) -> Answer {
+    ask(client, &[CHUNKS], vec![query(&[(REGEX, "__name__", ".+")], 0, i64::MAX)]).await
+}
+
 /// The answers to queries as samples.
 pub async fn samples(client: &Client, queries: Vec<Query>) -> Vec<Read> {
     let answer = ask(client, &[SAMPLES], queries).await;

@@ -5,7 +5,10 @@ use signalbox_clock::Clock;
 use signalbox_projections::monitoring::series::rebuild_series;
 
 use super::{DATAPOINTS, event, events, listed, record_ago, value, values};
-use crate::harness::{World, encode, eventually, seconds};
+use crate::{
+    api::prometheus::reading::all_as_chunks,
+    harness::{World, encode, eventually, seconds},
+};
 
 /// Waits until everything is folded.
 async fn folded(world: &World) {
@@ -183,6 +186,9 @@ async fn answers_without_an_unreadable_row_say_so() {
         let window = json!({ "event_public_ids": [event], "minutes": 5 });
         let answer = world.admin.post(&format!("{DATAPOINTS}/series"), window).await;
         assert_eq!((answer.status, answer.header("incomplete")), (200, Some("datapoints; rows=1")));
+        let answer = all_as_chunks(&world.admin).await;
+        assert_eq!((answer.status, answer.header("incomplete")), (200, Some("datapoints; rows=1")));
+        assert!(answer.is_whole, "the stream was broken off");
         // The same from the chunks.
         folded(&world).await;
     }
