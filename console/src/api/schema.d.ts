@@ -25643,7 +25643,7 @@ export interface operations {
                      * @example {
                      *       "data": [
                      *         {
-                     *           "description": "A value arrived on a channel: the first at once, then the newest every 5 s.",
+                     *           "description": "A value arrived on a channel of type `sensor`: the first at once, then the newest every 5 s.",
                      *           "example": {
                      *             "device": "press 1",
                      *             "id": "019ca8f2-5b40-7000-8000-000000000001",
@@ -25707,7 +25707,7 @@ export interface operations {
                      *                 ]
                      *               }
                      *             ],
-                     *             "description": "A value arrived on a channel: the first at once, then the newest every 5 s.",
+                     *             "description": "A value arrived on a channel of type `sensor`: the first at once, then the newest every 5 s.",
                      *             "properties": {
                      *               "device": {
                      *                 "type": "string"
