@@ -5,7 +5,7 @@ export CARGO_TARGET_DIR ?= $(shell tools/target-dir)
 CARGO_BUILD := cargo build --release --locked -p signalbox -p signalbox-agent --bin signalbox --bin signalbox-agent
 
 .DEFAULT_GOAL := help
-.PHONY: help up build console openapi examples test lint fmt demo demo-plant demo-sensors alarms-live bench \
+.PHONY: help up build clients console openapi examples test lint fmt demo demo-plant demo-sensors alarms-live bench \
 	bench-console bench-extraction bench-log bench-monitoring webhook-libraries plugin-peers scale chaos abuse fuzz bootstrap
 
 help: ## List these targets
@@ -25,6 +25,10 @@ console: bootstrap ## Build the console's pages
 openapi: ## Write the description of the interface and the console's types anew, after a change of the interface
 	cargo run --quiet --locked -p signalbox --bin signalbox -- openapi > console/openapi.json
 	@tools/console npm run types
+
+clients: ## Generate the Python client into clients/python; that for TypeScript stands in clients/typescript
+	@tools/bootstrap tests
+	PYTHONPATH=.tools/clients python3 clients/python/generate.py
 
 examples: bootstrap ## Record examples of requests and answers from the tests, for operations that have none
 	@tools/bootstrap tests

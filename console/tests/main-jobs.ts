@@ -1,5 +1,5 @@
 /**
- * Does the main job of each service with a client that is generated from the description of the interface.
+ * Does the main job of each service with the client in `clients/typescript`.
  *
  *     node console/tests/main-jobs.ts SETTINGS
  *
@@ -8,8 +8,7 @@
  */
 
 import { setTimeout as sleep } from 'node:timers/promises';
-import createClient from 'openapi-fetch';
-import type { paths } from '../src/api/schema.d.ts';
+import { signalbox } from '../../clients/typescript/index.ts';
 
 const WAIT_MS = 60_000;
 
@@ -24,7 +23,7 @@ interface Settings {
 }
 
 const settings = JSON.parse(process.argv[2] ?? '{}') as Settings;
-const client = createClient<paths>({ baseUrl: settings.url });
+const client = signalbox(settings.url);
 
 /** The data of an answer; throws when it is an error. */
 function expect<T>(answer: { data?: T; error?: unknown; response: Response }): T {

@@ -1,67 +1,27 @@
-"""Generates a client from the description of the interface and does the main job of each service with it.
+"""Generates a client as `make clients` does and does the main job of each service with it.
 
-    python main_jobs.py DESCRIPTION FOLDER SETTINGS
+    python main_jobs.py FOLDER SETTINGS
 
 SETTINGS is JSON: `url`, `email`, `password`, the ids `source` and `destination` of two connected agents, and the paths
-`source_path` and `destination_path`. The client is written to FOLDER. Prints what it has found out, as JSON. Ends with 1
-if the generator warns of anything, or Python does when it compiles the client.
+`source_path` and `destination_path`. The client is written to FOLDER. Prints what it has found out, as JSON.
 """
 
-import compileall
-import contextlib
 import io
 import json
 import sys
 import time
-import warnings
 from pathlib import Path
 
-from openapi_python_client import generate
-from openapi_python_client.config import Config, ConfigFile, MetaType
+sys.path.insert(0, str(Path(__file__).parents[2] / "clients/python"))
+from generate import make_client
 
 WAIT_SECONDS = 60
 
 
-def make_client(description: Path, folder: Path) -> None:
-    file = ConfigFile(
-        package_name_override="signalbox_client",
-        # Formatting the code would need another tool.
-        post_hooks=[],
-        # The generator knows no OpenMetrics, which is text, and no bodies of the programs that send values of their own.
-        content_type_overrides={
-            "application/openmetrics-text": "text/plain",
-            "application/pdf": "application/octet-stream",
-            "application/x-protobuf": "application/octet-stream",
-            "application/x-streamed-protobuf": "application/octet-stream",
-            "image/png": "application/octet-stream",
-            "text/plain": "application/octet-stream",
-        },
-    )
-    config = Config.from_sources(
-        config_file=file,
-        meta_type=MetaType.NONE,
-        document_source=description,
-        file_encoding="utf-8",
-        overwrite=True,
-        output_path=folder / "signalbox_client",
-    )
-    # It prints what it does.
-    with contextlib.redirect_stdout(io.StringIO()):
-        found = generate(config=config)
-    for problem in found:
-        print(problem.level, problem.header, problem.detail, file=sys.stderr)
-    if found:
-        sys.exit(1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        if not compileall.compile_dir(folder, quiet=1):
-            sys.exit(1)
-    sys.path.insert(0, str(folder))
-
-
 def main() -> None:
-    description, folder, settings = Path(sys.argv[1]), Path(sys.argv[2]), json.loads(sys.argv[3])
-    make_client(description, folder)
+    folder, settings = Path(sys.argv[1]), json.loads(sys.argv[2])
+    make_client(folder)
+    sys.path.insert(0, str(folder))
     from signalbox_client import AuthenticatedClient, Client
     from signalbox_client.api.auth import api_login
     from signalbox_client.models import ApiLoginOut, LoginIn

@@ -160,9 +160,9 @@ async fn types_of_the_console_are_those_of_the_interface() {
     let generator = in_repository("console/node_modules/openapi-typescript/bin/cli.js");
     assert!(generator.exists(), "the console's packages are missing: run tools/console");
     let mut check = node();
-    check.arg(generator).args(["openapi.json", "-o", "src/api/schema.d.ts", "--check"]);
+    check.arg(generator).args(["openapi.json", "-o", "../clients/typescript/schema.d.ts", "--check"]);
     let check = check.current_dir(in_repository("console")).output().await.unwrap();
-    assert!(check.status.success(), "console/src/api/schema.d.ts is stale: run make openapi");
+    assert!(check.status.success(), "clients/typescript/schema.d.ts is stale: run make openapi");
 }
 
 /// Codes of problems in the texts of the description, each as `code`: what happened.
