@@ -8091,7 +8091,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description The part does not begin where the stored bytes end; the detail says how many are there, and so does Range in the answer to `Content-Range: bytes *\/TOTAL`. */
+            /** @description The part does not begin where the stored bytes end; the detail says how many are there. Begin at 0 to replace a complete file. */
             416: {
                 headers: {
                     [name: string]: unknown;
@@ -10293,7 +10293,7 @@ export interface operations {
                     "application/json": components["schemas"]["ErrorOut"];
                 };
             };
-            /** @description The range lies outside the file. */
+            /** @description The part does not begin where the stored bytes end; the detail says how many are there. Begin at 0 to replace a complete file. */
             416: {
                 headers: {
                     [name: string]: unknown;

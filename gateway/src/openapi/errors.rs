@@ -74,11 +74,11 @@ fn causes(operation: &Operation<'_>, status: &str) -> Vec<Cause> {
             "unsupported_type",
             "Documents of this type are not read; GET /api/v1/formats lists those that are.",
         )],
-        "416" if id == "upload_file" => {
+        "416" if matches!(id, "upload_file" | "upload_content") => {
             vec![(
                 "wrong_offset",
-                "The part does not begin where the stored bytes end; the detail says how many are there, and so does Range in the \
-                 answer to `Content-Range: bytes */TOTAL`.",
+                "The part does not begin where the stored bytes end; the detail says how many are there. Begin at 0 to replace a \
+                 complete file.",
             )]
         }
         "416" => vec![("range_not_satisfiable", "The range lies outside the file.")],

@@ -7,16 +7,18 @@ use axum::{
 };
 use serde::Serialize;
 use signalbox_domain::transfer::Phase;
+use signalbox_projections::transfer::{TransferFileRow, TransferRow, queries};
 use utoipa::ToSchema;
 
 use super::{
     transfers::find,
-    upload::{Sender, Upload, UploadParams, Uploaded, entry_name, gone, incomplete},
+    upload::{Sender, Upload, UploadParams, Uploaded, asked_total, entry_name, gone, incomplete},
 };
 use crate::{
     auth::Writer,
     extract::{Number, Params},
     problem::{ErrorOut, Problem},
+    services::replica::Database,
     transfer::services::TransferServices,
 };
 
@@ -50,14 +52,27 @@ pub(crate) async fn upload_content(
         let detail = "the file of this transfer is uploaded by its source agent";
         return Err(Problem::conflict("wrong_source", detail));
     }
+    let whole = |filename, size, sha256| {
+        Json(ContentOut { transfer_id: number, filename, size, sha256 }).into_response()
+    };
     if !matches!(row.phase.known()?, Phase::Dispatched | Phase::Uploading) {
-        return Err(gone());
+        let total = asked_total(request.headers())?.ok_or_else(gone)?;
+        let file = uploaded(&services.database, &row, &name, total).await?.ok_or_else(gone)?;
+        return Ok(whole(file.name, total, file.sha256));
     }
     match Upload::new(&services, Sender::Owner(user.actor()), row, name.clone()).run(request).await? {
-        Uploaded::Whole { size, sha256 } => {
-            let out = ContentOut { transfer_id: number, filename: name, size, sha256: sha256.into() };
-            Ok(Json(out).into_response())
-        }
+        Uploaded::Whole { size, sha256 } => Ok(whole(name, size, sha256.into())),
         Uploaded::Part { size } => Ok(incomplete(size)),
     }
+}
+
+/// The file that the owner has uploaded, if it has `total` bytes. A client that lost the answer asks so whether all has arrived.
+async fn uploaded(
+    database: &Database,
+    row: &TransferRow,
+    name: &str,
+    total: u64,
+) -> Result<Option<TransferFileRow>, Problem> {
+    let file = database.read(|pool| queries::transfer_file(pool, row.id.0, name)).await?;
+    Ok(file.filter(|file| u64::try_from(file.size) == Ok(total)))
 }

@@ -309,6 +309,14 @@ pub(super) fn entry_name(row: &TransferRow, name: &str) -> Result<String, Proble
     Ok(name.to_owned())
 }
 
+/// The size of the file, in a request that asks how much of it is there.
+pub(super) fn asked_total(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    Ok(content_range(headers)?.and_then(|range| match range {
+        ContentRange::Ask { total } => Some(total),
+        ContentRange::Part { .. } => None,
+    }))
+}
+
 fn content_range(headers: &HeaderMap) -> Result<Option<ContentRange>, Problem> {
     let Some(value) = headers.get(header::CONTENT_RANGE) else { return Ok(None) };
     let parsed = value.to_str().ok().and_then(parse_content_range);
@@ -332,20 +340,26 @@ fn parse_content_range(text: &str) -> Option<ContentRange> {
 /// The SHA-256 of `X-Content-SHA256` (hex) or `Digest: sha-256=` (base64).
 fn announced_digest(headers: &HeaderMap) -> Result<Option<Sha256Hex>, Problem> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).map(str::trim);
-    if let Some(hex) = text(CONTENT_SHA256) {
-        return hex
-            .parse()
-            .map(Some)
-            .map_err(|_| Problem::malformed("X-Content-SHA256 must be 64 hex digits"));
-    }
+    let hex: Option<Sha256Hex> = match text(CONTENT_SHA256) {
+        Some(hex) => {
+            Some(hex.parse().map_err(|_| Problem::malformed("X-Content-SHA256 must be 64 hex digits"))?)
+        }
+        None => None,
+    };
     let digest = text(DIGEST).into_iter().flat_map(|value| value.split(',')).find_map(|part| {
         let (algorithm, value) = part.trim().split_once('=')?;
         algorithm.eq_ignore_ascii_case("sha-256").then_some(value)
     });
-    let Some(base64) = digest else { return Ok(None) };
+    let Some(base64) = digest else { return Ok(hex) };
     let bytes = BASE64_STANDARD.decode(base64).ok().filter(|bytes| bytes.len() == 32);
     let bytes = bytes.ok_or_else(|| Problem::malformed("Digest: sha-256 must be 32 bytes in base64"))?;
-    Ok(Some(Sha256Hex::from_bytes(&bytes)))
+    let announced = Sha256Hex::from_bytes(&bytes);
+    if hex.is_some_and(|hex| hex != announced) {
+        return Err(Problem::malformed(
+            "X-Content-SHA256 and Digest announce different digests: send one of them",
+        ));
+    }
+    Ok(Some(announced))
 }
 
 /// 308, with what is there.
@@ -377,9 +391,13 @@ pub(super) fn blob_problem(error: BlobError) -> Problem {
         BlobError::ChecksumMismatch { .. } => {
             Problem::malformed("the bytes do not have the announced SHA-256: send them again")
         }
-        BlobError::Overrun { .. } => Problem::malformed("more bytes came than were announced"),
+        BlobError::Overrun { .. } => Problem::malformed(
+            "more bytes came than were announced: ask with Content-Range: bytes */TOTAL how many are there, and go on behind them",
+        ),
         BlobError::WrongOffset { present } => {
-            let detail = format!("the upload does not continue where it ended: {present} bytes are there");
+            let detail = format!(
+                "the upload does not continue where it ended: {present} bytes are there; a piece that begins at 0 replaces a complete file"
+            );
             Problem::new(ProblemKind::RangeNotSatisfiable, "wrong_offset", detail)
         }
         BlobError::Interrupted { .. } => Problem::malformed("the body ended early"),

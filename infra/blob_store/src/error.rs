@@ -22,7 +22,7 @@ pub enum BlobError {
         /// The digest of the received bytes.
         actual: Sha256Hex,
     },
-    /// The body was longer than announced. Nothing of this upload is kept.
+    /// The body was longer than announced. Nothing of an upload from the first byte on is kept; of a continued one, what was announced is.
     #[error("more bytes than the announced {total}")]
     Overrun {
         /// Where the file, or this piece of it, was announced to end.

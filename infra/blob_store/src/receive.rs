@@ -142,7 +142,12 @@ pub(crate) async fn pour<S: Sink, E: Into<BoxError>>(
         };
         came += chunk.len() as u64;
         if let Err(error) = request.check_size(came) {
-            return Err(sink.refuse(error).await);
+            return Err(match (&error, request.start) {
+                (BlobError::Overrun { .. }, Start::At { .. }) => {
+                    kept_despite(sink.settle().await?, error).await
+                }
+                _ => sink.refuse(error).await,
+            });
         }
         progress(came);
         sink = sink.push(&chunk).await?;
@@ -156,6 +161,11 @@ async fn interrupted(kept: impl Kept, source: Option<BoxError>) -> BlobError {
         Ok(received) => BlobError::Interrupted { received, source },
         Err(error) => error,
     }
+}
+
+/// Keeps the bytes received before `reason`, which say nothing against them.
+async fn kept_despite(kept: impl Kept, reason: BlobError) -> BlobError {
+    kept.keep().await.err().unwrap_or(reason)
 }
 
 /// Checks the bytes of a complete body.

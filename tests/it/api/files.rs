@@ -207,13 +207,15 @@ async fn a_wrong_checksum_keeps_nothing() {
     for (header, value) in [
         ("x-content-sha256", "0".repeat(64)),
         ("x-content-sha256", "nonsense".to_owned()),
-        ("digest", base64_of_zeros),
+        ("digest", base64_of_zeros.clone()),
         ("digest", "sha-256=short".to_owned()),
     ] {
         let put = staging.put(&staging.source, "f").header(header, &value).body("content");
         staging.source.send(put).await.error(400);
         assert!(world.staged_files().await.is_empty(), "{header}: {value}");
     }
+    let both = staging.put(&staging.source, "f").header("x-content-sha256", &right);
+    staging.source.send(both.header("digest", &base64_of_zeros).body("content")).await.error(400);
     assert_eq!(world.count_events("files_staged").await, 0);
     let put =
         staging.put(&staging.source, "f").header("x-content-sha256", right.to_uppercase()).body("content");

@@ -54,10 +54,11 @@ impl Part {
     /// The existing part, if it ends at `offset`, and the hash of its bytes.
     pub(crate) fn resume(store: LocalStore, key: BlobKey, offset: u64) -> Result<(Self, Sha256), BlobError> {
         let Some((folder, file)) = open_part(&store, &key)? else {
-            return match store.final_size(&key)? {
-                None if offset == 0 => Ok((Self::create(store, key)?, Sha256::new())),
-                present => Err(BlobError::WrongOffset { present: present.unwrap_or(0) }),
-            };
+            // Also beside a complete file, which the new one replaces.
+            if offset == 0 {
+                return Ok((Self::create(store, key)?, Sha256::new()));
+            }
+            return Err(BlobError::WrongOffset { present: store.final_size(&key)?.unwrap_or(0) });
         };
         let present = length_between_writes(&file).during("measure a part")?;
         if present != offset {

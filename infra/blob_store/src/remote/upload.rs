@@ -62,9 +62,9 @@ fn continued(record: &Record, start: Start) -> Result<Vec<Run>, BlobError> {
     match (&record.part, &record.whole) {
         (Some(part), _) if part.size() == offset => Ok(part.runs.clone()),
         (Some(part), _) => Err(BlobError::WrongOffset { present: part.size() }),
-        (None, Some(whole)) => Err(BlobError::WrongOffset { present: whole.size() }),
-        (None, None) if offset == 0 => Ok(Vec::new()),
-        (None, None) => Err(BlobError::WrongOffset { present: 0 }),
+        // Also beside a complete file, which the new one replaces.
+        (None, _) if offset == 0 => Ok(Vec::new()),
+        (None, whole) => Err(BlobError::WrongOffset { present: whole.as_ref().map_or(0, Whole::size) }),
     }
 }
 

@@ -11,8 +11,9 @@ in_both_places! {
     an_upload_from_the_start_forgets_the_part
     a_part_is_what_counts_while_a_file_is_being_replaced
     limits_and_digests_hold_for_the_whole_file
-    more_bytes_than_the_total_leave_nothing
-    more_bytes_than_the_piece_leave_nothing
+    more_bytes_than_the_total_leave_what_was_there
+    more_bytes_than_the_piece_leave_what_was_there
+    a_complete_file_is_replaced_in_pieces
     a_killed_upload_is_continued_from_what_reached_the_disk
 }
 
@@ -109,19 +110,28 @@ async fn limits_and_digests_hold_for_the_whole_file(fixture: Fixture) {
     assert_eq!(fixture.kept().await, 0);
 }
 
-async fn more_bytes_than_the_total_leave_nothing(fixture: Fixture) {
+async fn more_bytes_than_the_total_leave_what_was_there(fixture: Fixture) {
     fixture.cut_after(b"abc").await;
     let error = fixture.receive(at(3, 5), chunks(b"def")).await.unwrap_err();
     assert!(matches!(error, BlobError::Overrun { total: 5 }), "{error:?}");
-    assert_eq!(fixture.kept().await, 0);
+    assert_eq!(fixture.receive(at(3, 5), chunks(b"de")).await.unwrap(), complete(b"abcde"));
 }
 
-async fn more_bytes_than_the_piece_leave_nothing(fixture: Fixture) {
+async fn more_bytes_than_the_piece_leave_what_was_there(fixture: Fixture) {
     fixture.cut_after(b"abc").await;
     let piece = Receive { total: Some(2), ..at(3, 9) };
     let error = fixture.receive(piece, chunks(b"def")).await.unwrap_err();
     assert!(matches!(error, BlobError::Overrun { total: 5 }), "{error:?}");
-    assert_eq!(fixture.kept().await, 0);
+    assert_eq!(fixture.store.received(&fixture.key).await.unwrap(), Progress::Part(3));
+}
+
+async fn a_complete_file_is_replaced_in_pieces(fixture: Fixture) {
+    fixture.put(b"older").await.unwrap();
+    let piece = Receive { total: Some(3), ..at(0, 6) };
+    assert_eq!(fixture.receive(piece, chunks(b"new")).await.unwrap(), Received::Partial { size: 3 });
+    assert_eq!(fixture.content().await, b"older");
+    assert_eq!(fixture.receive(at(3, 6), chunks(b"est")).await.unwrap(), complete(b"newest"));
+    assert_eq!(fixture.content().await, b"newest");
 }
 
 async fn a_killed_upload_is_continued_from_what_reached_the_disk(fixture: Fixture) {

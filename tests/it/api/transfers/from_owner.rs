@@ -103,6 +103,9 @@ async fn limits_and_digests_are_those_of_agents() {
     let last = admin.send(part("600-999", &content[600..])).await.expect(200);
     assert_eq!(last["sha256"], sha256(&content));
     world.until_phase(id, "staged").await;
+    let ask = |total: usize| put(&admin, id, "f").header("content-range", format!("bytes */{total}"));
+    assert_eq!(admin.send(ask(1000)).await.expect(200), last);
+    admin.send(ask(999)).await.error(409);
     world.admin.post(&format!("/api/transfers/{id}/cancel"), json!({})).await.expect(200);
     world.finish_with_mail().await;
 }
