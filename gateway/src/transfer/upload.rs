@@ -396,7 +396,7 @@ pub(super) fn blob_problem(error: BlobError) -> Problem {
         ),
         BlobError::WrongOffset { present } => {
             let detail = format!(
-                "the upload does not continue where it ended: {present} bytes are there; a piece that begins at 0 replaces a complete file"
+                "the upload does not continue where it ended: {present} bytes are there; a piece from 0 on replaces a complete file"
             );
             Problem::new(ProblemKind::RangeNotSatisfiable, "wrong_offset", detail)
         }
