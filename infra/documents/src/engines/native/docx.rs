@@ -1,6 +1,6 @@
-//! Word since 2007, ECMA-376: paragraphs with styles, numbered and bulleted lists, tables, notes.
+//! Word since 2007, ECMA-376: paragraphs with styles, numbered and bulleted lists, tables, notes, heads of pages.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{
     Content,
@@ -15,9 +15,9 @@ use super::{
     tree::Builder,
     xml::{self, Attributes, Node},
 };
-use crate::failure::Failure;
+use crate::{block::Block, failure::Failure};
 
-/// Reads the document and its notes.
+/// Reads the document with the headers of its pages before it, and its notes and the footers behind it.
 pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     let mut archive = Archive::open(bytes)?;
     let name = archive.main_name("word/document.xml")?;
@@ -27,16 +27,16 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     let lists = Lists::read(&archive.text(&format!("{folder}numbering.xml"))?.unwrap_or_default())?;
     let charts = charts_of(&mut archive, &name)?;
     let mut reader = Reader::new(&styles, &lists, charts);
+    let margins = margins(&mut archive, &name)?;
+    reader.add_margins(&mut archive, &margins, "header")?;
     xml::walk(&main, |node| reader.take(node))?;
     for notes in ["footnotes.xml", "endnotes.xml"] {
         let Some(notes) = archive.text(&format!("{folder}{notes}"))? else { continue };
-        let collector = std::mem::take(&mut reader.collector);
-        xml::walk(&notes, |node| reader.take(node))?;
-        let notes = std::mem::replace(&mut reader.collector, collector);
-        for block in notes.finish() {
-            reader.collector.paragraph(&block.text());
+        for text in reader.read_apart(&notes)? {
+            reader.collector.paragraph(&text);
         }
     }
+    reader.add_margins(&mut archive, &margins, "footer")?;
     let metadata = super::core_properties(&mut archive)?;
     Ok(Content { blocks: reader.collector.finish(), metadata, ..Content::default() })
 }
@@ -52,6 +52,13 @@ pub(super) fn charts_of(archive: &mut Archive<'_>, part: &str) -> Result<HashMap
         }
     }
     Ok(found)
+}
+
+/// The headers and footers of a part, by kind and name.
+fn margins(archive: &mut Archive<'_>, part: &str) -> Result<BTreeSet<(String, String)>, Failure> {
+    let relations = archive.relations(part)?.into_values();
+    let margins = relations.filter(|relation| matches!(relation.kind.as_str(), "header" | "footer"));
+    Ok(margins.map(|relation| (relation.kind, relation.part)).collect())
 }
 
 /// The paragraph that is read.
@@ -113,6 +120,33 @@ impl<'a> Reader<'a> {
             images: Vec::new(),
             shown: Vec::new(),
         }
+    }
+
+    /// The texts of a part that is read apart from the document.
+    fn read_apart(&mut self, xml: &str) -> Result<Vec<String>, Failure> {
+        let collector = std::mem::take(&mut self.collector);
+        xml::walk(xml, |node| self.take(node))?;
+        let apart = std::mem::replace(&mut self.collector, collector);
+        Ok(apart.finish().iter().map(Block::text).collect())
+    }
+
+    /// Adds the texts of the `margins` of a kind, each once, but for numbers of pages.
+    fn add_margins(
+        &mut self,
+        archive: &mut Archive<'_>,
+        margins: &BTreeSet<(String, String)>,
+        kind: &str,
+    ) -> Result<(), Failure> {
+        let mut known = HashSet::new();
+        for (_, part) in margins.iter().filter(|(of, _)| of == kind) {
+            let Some(xml) = archive.text(part)? else { continue };
+            for text in self.read_apart(&xml)? {
+                if text.chars().any(char::is_alphabetic) && known.insert(text.clone()) {
+                    self.collector.paragraph(&text);
+                }
+            }
+        }
+        Ok(())
     }
 
     fn take(&mut self, node: Node<'_>) {
@@ -347,6 +381,28 @@ mod tests {
             table.cells.iter().map(|cell| (cell.row, cell.column, cell.row_span, cell.col_span, cell.header));
         let expected = [(0, 0, 2, 1, true), (0, 1, 1, 2, true), (1, 1, 1, 1, true), (1, 2, 1, 1, true)];
         assert_eq!(cells.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn headers_and_footers_of_pages_are_read_once() {
+        let part = |text: &str| format!("<w:hdr><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:hdr>");
+        let relation = |id: u8, kind: &str, part: &str| {
+            format!("<Relationship Id='r{id}' Type='http://x/relationships/{kind}' Target='{part}'/>")
+        };
+        let relations =
+            [(1, "footer", "footer1.xml"), (2, "header", "header2.xml"), (3, "header", "header1.xml")];
+        let relations = relations.map(|(id, kind, part)| relation(id, kind, part)).concat();
+        let bytes = packed(&[
+            (
+                "word/document.xml",
+                "<w:document><w:body><w:p><w:r><w:t>Offer</w:t></w:r></w:p></w:body></w:document>",
+            ),
+            ("word/_rels/document.xml.rels", &format!("<Relationships>{relations}</Relationships>")),
+            ("word/header1.xml", &part("ACME GmbH")),
+            ("word/header2.xml", &part("ACME GmbH")),
+            ("word/footer1.xml", &format!("{}{}", part("Bank account 5"), part("1"))),
+        ]);
+        assert_eq!(texts(&bytes), ["ACME GmbH", "Offer", "Bank account 5"]);
     }
 
     #[test]

@@ -69,6 +69,16 @@ struct Place {
     rows: Option<Merge>,
 }
 
+/// The paragraph that a text box interrupts.
+struct Interrupted {
+    /// How many groups are open around the box.
+    depth: usize,
+    text: String,
+    outline: Option<u8>,
+    is_item: bool,
+    in_table: bool,
+}
+
 struct Reader {
     /// Levels of the styles of headings, by their numbers.
     headings: HashMap<i32, u8>,
@@ -76,6 +86,8 @@ struct Reader {
     text: String,
     state: State,
     stack: Vec<State>,
+    /// Paragraphs around the text boxes that are read.
+    interrupted: Vec<Interrupted>,
     encoding: &'static Encoding,
     /// Letters that are left out, because they repeat a Unicode one.
     skipping: usize,
@@ -100,6 +112,7 @@ impl Default for Reader {
             text: String::new(),
             state: State { hidden: false, skip: 1 },
             stack: Vec::new(),
+            interrupted: Vec::new(),
             encoding: WINDOWS_1252,
             skipping: 0,
             outline: None,
@@ -128,6 +141,7 @@ impl Reader {
                     at += 1;
                 }
                 b'}' => {
+                    self.end_box();
                     self.state = self.stack.pop().unwrap_or(self.state);
                     at += 1;
                 }
@@ -184,6 +198,8 @@ impl Reader {
     fn word(&mut self, word: &str, number: Option<i32>) {
         match word {
             _ if HIDDEN.contains(&word) => self.state.hidden = true,
+            // The paragraph around continues behind hidden groups.
+            "par" | "sect" | "page" | "pard" | "intbl" | "cell" | "row" if self.state.hidden => {}
             "ansicpg" => self.encoding = encoding(number.unwrap_or(1252)),
             "uc" => self.state.skip = usize::try_from(number.unwrap_or(1)).unwrap_or(1),
             "u" => self.unicode(number.unwrap_or(0)),
@@ -220,6 +236,7 @@ impl Reader {
             "outlinelevel" => {
                 self.outline = number.and_then(|level| u8::try_from(level).ok()).filter(|level| *level < 9)
             }
+            "shptxt" => self.begin_box(),
             "ls" => self.is_item = true,
             "listtext" | "pntext" => {
                 self.is_item = true;
@@ -273,13 +290,43 @@ impl Reader {
             self.push('\n');
             return;
         }
-        self.end_table();
+        // A text box does not end the table in a cell of which it stands.
+        if self.interrupted.is_empty() {
+            self.end_table();
+        }
         let text = std::mem::take(&mut self.text);
         match self.outline {
             Some(level) => self.collector.heading(level + 1, &text),
             None if self.is_item => self.collector.item(0, false, &text),
             None => self.collector.paragraph(&text),
         }
+    }
+
+    /// The text of a shape is a paragraph before the one in which the shape stands.
+    fn begin_box(&mut self) {
+        self.interrupted.push(Interrupted {
+            depth: self.stack.len(),
+            text: std::mem::take(&mut self.text),
+            outline: self.outline.take(),
+            is_item: std::mem::take(&mut self.is_item),
+            in_table: std::mem::take(&mut self.in_table),
+        });
+        self.state.hidden = false;
+    }
+
+    /// At the end of a group, which may be that of a text box.
+    fn end_box(&mut self) {
+        if self.interrupted.last().is_none_or(|around| around.depth != self.stack.len()) {
+            return;
+        }
+        // Its paragraphs may be those of a table.
+        self.in_table = false;
+        let box_text = std::mem::take(&mut self.text);
+        let Some(Interrupted { text, outline, is_item, in_table, .. }) = self.interrupted.pop() else {
+            return;
+        };
+        self.collector.paragraph(&box_text);
+        (self.text, self.outline, self.is_item, self.in_table) = (text, outline, is_item, in_table);
     }
 
     fn end_table(&mut self) {
@@ -371,6 +418,31 @@ mod tests {
                 Kind::Paragraph("Grüße €5 {ok}".to_owned()),
                 Kind::Table(Table::new(vec![row("a", "b"), row("1", "2")])),
                 Kind::Paragraph("Ende".to_owned()),
+            ]
+        );
+    }
+
+    #[test]
+    fn text_boxes_are_read_once() {
+        let rtf = br"{\rtf1 First {\shp{\*\shpinst\shpleft1{\sp{\sn shapeType}{\sv 202}}{\shptxt \pard Closing force\par 4.5 kN\par}}{\shprslt{\*\do\dpx1
+            {\dptxbxtext\pard Closing force\par}}}}line\par Last\par}";
+        let blocks = super::read(rtf).unwrap().blocks;
+        let texts: Vec<_> = blocks.iter().map(crate::block::Block::text).collect();
+        assert_eq!(texts, ["Closing force", "4.5 kN", "First line", "Last"]);
+    }
+
+    #[test]
+    fn a_text_box_in_a_cell_does_not_end_the_table() {
+        let rtf = br"{\rtf1\pard\intbl a\cell b\cell\row\intbl 1{\shp{\*\shpinst{\shptxt \pard Note\par}}}\cell 2\cell\row\pard End\par}";
+        let blocks = super::read(rtf).unwrap().blocks;
+        let row = |one: &str, other: &str| vec![one.to_owned(), other.to_owned()];
+        let contents: Vec<_> = blocks.into_iter().map(|block| block.content).collect();
+        assert_eq!(
+            contents,
+            [
+                Kind::Paragraph("Note".to_owned()),
+                Kind::Table(Table::new(vec![row("a", "b"), row("1", "2")])),
+                Kind::Paragraph("End".to_owned()),
             ]
         );
     }
