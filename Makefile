@@ -22,7 +22,7 @@ build: bootstrap ## Build the console, the server and the agent for release
 console: bootstrap ## Build the console's pages
 	@tools/console
 
-openapi: ## Write the description of the interface and the console's types anew, after a change of the interface
+openapi: ## Write the description of the interface and the types for TypeScript anew, after a change of the interface
 	cargo run --quiet --locked -p signalbox --bin signalbox -- openapi > console/openapi.json
 	@tools/console npm run types
 

@@ -46,8 +46,7 @@ use crate::{
     incomplete,
     limits::Limiter,
     monitoring::export::{EXPORTS, EXPORTS_EACH},
-    openapi::{self, Described},
-    paths,
+    openapi, paths,
     problem::{Problem, ProblemKind},
     readiness::Readiness,
     register::FOLLOWERS,
@@ -261,7 +260,7 @@ fn replica(config: &Config, primary: &PgPool) -> Result<Option<Replica>, Gateway
 }
 
 fn router(state: Services, pages: Pages) -> Result<Router, GatewayError> {
-    let Described { router, policies, .. } = &*openapi::DESCRIBED;
+    let (router, policies) = &*openapi::ROUTES;
     let router = router
         .clone()
         .merge(openapi::pages())

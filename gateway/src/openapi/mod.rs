@@ -71,17 +71,10 @@ impl Modify for Security {
     }
 }
 
-/// All routes, their policies, and their description.
-pub(crate) struct Described {
-    pub(crate) router: Router<Services>,
-    pub(crate) policies: Policies,
-    description: utoipa::openapi::OpenApi,
-}
-
-/// Made once in a process: a description of every route takes longer than the rest of a gateway's start.
-pub(crate) static DESCRIBED: LazyLock<Described> = LazyLock::new(|| {
-    let (router, policies, description) = described_routes().split();
-    Described { router, policies, description }
+/// All routes and their policies. They are the same for every gateway of a process, of which tests have hundreds.
+pub(crate) static ROUTES: LazyLock<(Router<Services>, Policies)> = LazyLock::new(|| {
+    let (router, policies, _) = described_routes().split();
+    (router, policies)
 });
 
 fn described_routes() -> Routes {
@@ -209,16 +202,16 @@ fn answer_with(schema: &str, media: &str, description: &str) -> RefOr<Response> 
 
 /// The description of the whole interface, after OpenAPI 3.1.
 pub fn openapi() -> Value {
-    finish(&DESCRIBED.description)
+    finish(described_routes().split().2)
 }
 
 /// The policies of all routes: for checks that cover each of them.
 pub fn policies() -> Vec<RoutePolicy> {
-    DESCRIBED.policies.list()
+    ROUTES.1.list()
 }
 
 /// Adds to `document` what follows from one place.
-fn finish(document: &utoipa::openapi::OpenApi) -> Value {
+fn finish(document: utoipa::openapi::OpenApi) -> Value {
     let Ok(mut document) = serde_json::to_value(document) else { return Value::Null };
     add_word_sets(&mut document);
     share_entries(&mut document);

@@ -340,12 +340,8 @@ fn parse_content_range(text: &str) -> Option<ContentRange> {
 /// The SHA-256 of `X-Content-SHA256` (hex) or `Digest: sha-256=` (base64).
 fn announced_digest(headers: &HeaderMap) -> Result<Option<Sha256Hex>, Problem> {
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok()).map(str::trim);
-    let hex: Option<Sha256Hex> = match text(CONTENT_SHA256) {
-        Some(hex) => {
-            Some(hex.parse().map_err(|_| Problem::malformed("X-Content-SHA256 must be 64 hex digits"))?)
-        }
-        None => None,
-    };
+    let hex = text(CONTENT_SHA256).map(str::parse::<Sha256Hex>).transpose();
+    let hex = hex.map_err(|_| Problem::malformed("X-Content-SHA256 must be 64 hex digits"))?;
     let digest = text(DIGEST).into_iter().flat_map(|value| value.split(',')).find_map(|part| {
         let (algorithm, value) = part.trim().split_once('=')?;
         algorithm.eq_ignore_ascii_case("sha-256").then_some(value)

@@ -87,7 +87,7 @@ pub(in crate::monitoring) async fn read(
     match kind {
         ResponseType::Samples => on_behalf(place, as_samples(&services.database, pieces, queries)).await,
         ResponseType::StreamedXorChunks => {
-            let unreadable = on_behalf(place.clone(), unreadable(&services.database, &pieces)).await?;
+            let unreadable = on_behalf(place.clone(), count_unreadable(&services.database, &pieces)).await?;
             Ok(as_chunks(services, pieces, unreadable, place))
         }
     }
@@ -272,8 +272,9 @@ async fn as_samples(database: &Database, pieces: Vec<Piece>, queries: usize) -> 
     Ok(response)
 }
 
-/// How many rows of the log may have samples of `pieces` and cannot be read; the header of the answer says so.
-async fn unreadable(database: &Database, pieces: &[Piece]) -> Result<usize, Problem> {
+/// How many rows of the log may have samples of `pieces` and cannot be read; the header of the answer says so. It costs as much as a
+/// piece without points.
+async fn count_unreadable(database: &Database, pieces: &[Piece]) -> Result<usize, Problem> {
     let Some(from) = pieces.iter().map(|piece| piece.span.0).min() else { return Ok(0) };
     let (read, known) = counting(database.read(|pool| all_points(pool, &[], (from, from + 1)))).await;
     note_skipped(known.rows);

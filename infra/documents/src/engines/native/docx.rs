@@ -124,8 +124,10 @@ impl<'a> Reader<'a> {
 
     /// The texts of a part that is read apart from the document.
     fn read_apart(&mut self, xml: &str) -> Result<Vec<String>, Failure> {
-        let collector = std::mem::take(&mut self.collector);
+        // Its charts have ids of their own, which may be those of others in the document.
+        let (collector, charts) = (std::mem::take(&mut self.collector), std::mem::take(&mut self.charts));
         xml::walk(xml, |node| self.take(node))?;
+        self.charts = charts;
         let apart = std::mem::replace(&mut self.collector, collector);
         Ok(apart.finish().iter().map(Block::text).collect())
     }

@@ -319,8 +319,6 @@ impl Reader {
         if self.interrupted.last().is_none_or(|around| around.depth != self.stack.len()) {
             return;
         }
-        // Its paragraphs may be those of a table.
-        self.in_table = false;
         let box_text = std::mem::take(&mut self.text);
         let Some(Interrupted { text, outline, is_item, in_table, .. }) = self.interrupted.pop() else {
             return;
