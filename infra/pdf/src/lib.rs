@@ -19,6 +19,7 @@
 
 mod annotations;
 mod boxes;
+mod codes;
 pub mod direction;
 mod document;
 mod doubles;
@@ -41,6 +42,7 @@ mod units;
 mod words;
 
 pub use annotations::{Annotations, Field, FieldValue};
+pub use codes::UNREADABLE;
 pub use document::{Document, Metadata};
 pub use error::PdfError;
 pub use layer::{Layer, UnseenWord};

@@ -1,5 +1,5 @@
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ffi::{c_int, c_void},
 };
 
@@ -9,6 +9,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use crate::{
     Page, boxes,
+    codes::{self, UNREADABLE},
     direction::{self, Letter},
     doubles,
     frame::Frame,
@@ -105,6 +106,7 @@ pub(crate) fn read(page: &Page<'_>) -> Option<Vec<Word>> {
         fonts: HashMap::new(),
         styled: (std::ptr::null_mut(), Style::default()),
         leader: None,
+        unreadable: codes::unreadable(calls, text.cast()),
     };
     let mut words = reader.read();
     leaders::join(&mut words);
@@ -124,6 +126,8 @@ struct Reader<'a> {
     styled: (*mut c_void, Style),
     /// The piece of text that the dot before is of, and where PDFium says that it stands.
     leader: Option<(*mut c_void, (f64, f64))>,
+    /// Numbers of letters whose fonts only number them.
+    unreadable: HashSet<c_int>,
 }
 
 /// Start of one of PDFium's lines, and whether it has right-to-left letters.
@@ -401,6 +405,9 @@ impl Reader<'_> {
     /// A letter as PDFium gives it. A hyphen at the end of a line has a sign of its own, which the code of a letter may be, too, that
     /// is no more than a space if its font does not say which.
     fn unit(&self, index: c_int) -> u32 {
+        if self.unreadable.contains(&index) {
+            return u32::from(UNREADABLE);
+        }
         // SAFETY: as in `read`.
         let unit = unsafe { self.calls.FPDFText_GetUnicode(self.text.cast(), index) };
         // SAFETY: as in `read`.

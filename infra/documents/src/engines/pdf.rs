@@ -1,4 +1,4 @@
-use signalbox_pdf::{Layer, Library, MAX_WORDS, Page, PdfError, RgbImage, Word};
+use signalbox_pdf::{Layer, Library, MAX_WORDS, Page, PdfError, RgbImage, UNREADABLE, Word};
 
 use super::{Body, Engine, Input, Reading, fields};
 use crate::{
@@ -92,6 +92,7 @@ impl Engine for PdfEngine {
                             index + 1
                         ));
                     }
+                    warnings.extend(warning_of_unreadable(&content, recognition.is_enabled()));
                     pages.push(content.page);
                 }
                 Err(error) => {
@@ -124,6 +125,8 @@ struct PageReading {
     finest_dpi: f32,
     /// Whether words were left out.
     is_cut: bool,
+    /// Letters whose fonts do not say which ones they are.
+    unreadable: usize,
 }
 
 fn content(page: &Page<'_>, index: usize, may_recognise: bool) -> Result<PageReading, Failure> {
@@ -135,10 +138,12 @@ fn content(page: &Page<'_>, index: usize, may_recognise: bool) -> Result<PageRea
     let beside = take_beside(&mut words, page.width(), page.height());
     let objects = page.objects();
     let letters: usize = words.iter().map(readable_letters).sum();
-    let needs_recognition = may_recognise && letters < FEW_LETTERS && objects.is_visible;
+    let unreadable: usize = words.iter().map(unreadable_letters).sum();
+    let is_read = letters >= FEW_LETTERS && letters >= unreadable;
+    let needs_recognition = may_recognise && !is_read && objects.is_visible;
     if needs_recognition {
         // The picture says what they mean.
-        words.retain(|word| readable_letters(word) > 0);
+        words.retain(|word| readable_letters(word) > 0 && unreadable_letters(word) == 0);
     }
     let notes = unshown(&annotations.notes, &words);
     let mut page = PageContent {
@@ -156,12 +161,13 @@ fn content(page: &Page<'_>, index: usize, may_recognise: bool) -> Result<PageRea
         turns: 0,
         slope: 0.0,
         is_mirrored: false,
+        runs: Vec::new(),
     };
     // Words that are drawn are no figure: they are recognised.
     if !needs_recognition {
         page.find_figures(&objects.shapes);
     }
-    Ok(PageReading { page, needs_recognition, finest_dpi: objects.finest_dpi, is_cut })
+    Ok(PageReading { page, needs_recognition, finest_dpi: objects.finest_dpi, is_cut, unreadable })
 }
 
 /// Takes out words beside the page, which are not seen: a printer's notes, and numbers of lines. Text that runs over an edge of the
@@ -235,6 +241,22 @@ fn unshown(notes: &[String], words: &[Word]) -> Vec<String> {
 fn readable_letters(word: &Word) -> usize {
     let is_private = |letter: &char| matches!(letter, '\u{E000}'..='\u{F8FF}' | '\u{FFFD}');
     word.text.chars().filter(|letter| !is_private(letter)).count()
+}
+
+fn unreadable_letters(word: &Word) -> usize {
+    word.text.chars().filter(|letter| *letter == UNREADABLE).count()
+}
+
+/// A warning about letters that are in the text as [`UNREADABLE`].
+fn warning_of_unreadable(content: &PageReading, may_recognise: bool) -> Option<String> {
+    if content.unreadable == 0 || content.needs_recognition {
+        return None;
+    }
+    let advice = if may_recognise { "" } else { "; with recognition the page may be read" };
+    Some(format!(
+        "page {} has {} letters whose font does not say which ones they are: each is written as {UNREADABLE}{advice}",
+        content.page.number, content.unreadable
+    ))
 }
 
 impl From<PdfError> for Failure {

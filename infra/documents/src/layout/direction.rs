@@ -60,7 +60,7 @@ pub(super) fn arrange(page: &mut PageContent) {
     }
     for mut line in level {
         line.sort_by(|one, other| one.area.left.total_cmp(&other.area.left));
-        turn_runs(&mut line, other);
+        turn_runs(&mut line, other, &mut page.runs);
         page.words.extend(line);
     }
 }
@@ -85,22 +85,32 @@ fn mirror(page: &mut PageContent) {
     }
 }
 
-/// Turns each run of words that go the `other` way round in its place.
-fn turn_runs(line: &mut [Word], other: Direction) {
+/// Turns each run of words that go the `other` way round in its place, which is added to `runs`.
+fn turn_runs(line: &mut [Word], other: Direction, runs: &mut Vec<Area>) {
     let mut start = 0;
     while start < line.len() {
         let end = run_end(line, start, other);
         if end > start + 1 {
             let run = &mut line[start..end];
-            let (left, right) = (run[0].area.left, run[run.len() - 1].area.right);
-            for word in run.iter_mut() {
-                let area = &mut word.area;
-                (area.left, area.right) = (left + right - area.right, left + right - area.left);
-            }
+            let area = run.iter().map(|word| word.area).reduce(|one, other| one.union(&other));
+            let area = area.unwrap_or_default();
+            run.iter_mut().for_each(|word| turn_within(&area, &mut word.area));
             run.reverse();
+            runs.push(area);
         }
         start = end.max(start + 1);
     }
+}
+
+/// Exchanges left and right within `run`.
+pub(super) fn turn_within(run: &Area, area: &mut Area) {
+    (area.left, area.right) = (run.left + run.right - area.right, run.left + run.right - area.left);
+}
+
+/// Whether the centre of `area` is in `run`.
+pub(super) fn is_in(run: &Area, area: &Area) -> bool {
+    let (x, y) = ((area.left + area.right) / 2.0, (area.top + area.bottom) / 2.0);
+    (run.left..=run.right).contains(&x) && (run.top..=run.bottom).contains(&y)
 }
 
 /// The end of the run that starts at `start`; equals `start` if there is no run. Among right-to-left words, a number
@@ -138,8 +148,8 @@ mod tests {
 
     use super::*;
 
-    /// The words of a line from left to right, after they were arranged.
-    fn arranged(words: &[&str]) -> Vec<String> {
+    /// A page with the words of a line, from left to right.
+    fn page(words: &[&str]) -> PageContent {
         let mut left = 0.0;
         let mut word = |text: &&str| {
             let right = left + 6.0 * text.chars().count() as f32;
@@ -149,7 +159,12 @@ mod tests {
             Word { text: (*text).to_owned(), area, baseline: 98.0, style, confidence: None }
         };
         let words = words.iter().map(&mut word).collect();
-        let mut page = PageContent { width: 600.0, height: 800.0, words, ..PageContent::default() };
+        PageContent { width: 600.0, height: 800.0, words, ..PageContent::default() }
+    }
+
+    /// The words of a line from left to right, after they were arranged.
+    fn arranged(words: &[&str]) -> Vec<String> {
+        let mut page = page(words);
         arrange(&mut page);
         page.words.sort_by(|one, other| one.area.left.total_cmp(&other.area.left));
         page.words.into_iter().map(|word| word.text).collect()
@@ -167,5 +182,28 @@ mod tests {
             arranged(&["a", "quote", "היום", "שלום", "inside"]),
             ["a", "quote", "שלום", "היום", "inside"]
         );
+    }
+
+    #[test]
+    fn words_keep_their_places_whatever_their_order() {
+        let lines: [&[&str]; 3] = [
+            &["a", "quote", "היום", "שלום", "inside"],
+            &["שמתחילים", "לפני", "GNU/Linux", "12", "Debian", "להתקין"],
+            &["ההפעלה.", "למערכת", "ברוכים"],
+        ];
+        for words in lines {
+            let before = page(words).words;
+            let lined = super::super::lined(vec![page(words)]);
+            let after: Vec<&Word> = lined
+                .iter()
+                .flat_map(|page| page.blocks.iter().flatten())
+                .flat_map(|line| &line.words)
+                .collect();
+            assert_eq!(after.len(), before.len());
+            for word in after {
+                let own = before.iter().find(|own| own.text == word.text).unwrap();
+                assert!((own.area.left - word.area.left).abs() < 0.01, "{word:?} stood at {own:?}");
+            }
+        }
     }
 }

@@ -72,6 +72,8 @@ pub struct PageContent {
     pub slope: f32,
     /// Whether left and right were exchanged, to read text from right to left.
     pub is_mirrored: bool,
+    /// Places of words whose order was turned round within them, as they stand after that.
+    pub runs: Vec<Area>,
 }
 
 impl PageContent {
@@ -316,6 +318,18 @@ impl LinedPage {
         Self { number, width, height, confidence, blocks }
     }
 
+    /// Puts the words of `runs` back to where they stand on the page.
+    fn turn_back(&mut self, runs: &[Area]) {
+        if runs.is_empty() {
+            return;
+        }
+        for word in self.blocks.iter_mut().flatten().flat_map(|line| &mut line.words) {
+            if let Some(run) = runs.iter().find(|run| direction::is_in(run, &word.area)) {
+                direction::turn_within(run, &mut word.area);
+            }
+        }
+    }
+
     /// Exchanges left and right.
     fn mirror(&mut self) {
         let width = self.width;
@@ -338,8 +352,9 @@ pub(crate) fn lined(pages: Vec<PageContent>) -> Vec<LinedPage> {
     let mut lined = Vec::with_capacity(pages.len());
     for mut page in pages {
         direction::arrange(&mut page);
-        let is_mirrored = page.is_mirrored;
+        let (is_mirrored, runs) = (page.is_mirrored, std::mem::take(&mut page.runs));
         let mut page = LinedPage::of(page, &mut gutters);
+        page.turn_back(&runs);
         if is_mirrored {
             page.mirror();
         }

@@ -95,6 +95,71 @@ async fn recognition_keeps_the_text_of_a_page() {
     world.finish().await;
 }
 
+/// A page in a font that draws capital letters of bars, and does not say which of its codes, control codes among them, is which.
+fn page_of_shapes(lines: &[&str]) -> Vec<u8> {
+    const CODES: [(char, char, &str); 6] = [
+        ('E', '\u{1}', "0 0 120 700 re 0 580 500 120 re 0 290 420 120 re 0 0 500 120 re"),
+        ('F', '\u{2}', "0 0 120 700 re 0 580 500 120 re 0 290 420 120 re"),
+        ('H', '\u{3}', "0 0 120 700 re 400 0 120 700 re 0 290 500 120 re"),
+        ('I', 'a', "190 0 120 700 re"),
+        ('L', 'b', "0 0 120 700 re 0 0 500 120 re"),
+        ('T', 'c', "190 0 120 700 re 0 580 500 120 re"),
+    ];
+    let stream = |text: &str| format!("<</Length {}>>stream\n{text}\nendstream", text.len() + 1);
+    let mut objects = vec![
+        "<</Type/Catalog/Pages 2 0 R>>".to_owned(),
+        "<</Type/Pages/Kids[3 0 R]/Count 1>>".to_owned(),
+        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 300]/Resources<</Font<</F 5 0 R>>>>/Contents 4 0 R>>"
+            .to_owned(),
+    ];
+    let shown = lines.iter().map(|line| {
+        let codes = line.chars().map(|letter| {
+            let code = CODES.iter().find(|code| code.0 == letter).map_or(' ', |code| code.1);
+            format!("{:02x}", u32::from(code))
+        });
+        format!("<{}> Tj 0 -60 Td ", codes.collect::<String>())
+    });
+    objects.push(stream(&format!("BT /F 36 Tf 40 230 Td {} ET", shown.collect::<String>())));
+    let differences =
+        CODES.map(|(letter, code, _)| format!("{} /shape{}", u32::from(code), u32::from(letter)));
+    let procs: String = CODES
+        .iter()
+        .enumerate()
+        .map(|(at, code)| format!("/shape{} {} 0 R", u32::from(code.0), 6 + at))
+        .collect();
+    objects.push(format!(
+        "<</Type/Font/Subtype/Type3/FontBBox[0 0 600 700]/FontMatrix[.001 0 0 .001 0 0]/FirstChar 0/LastChar 127/Widths[{}]\
+         /Encoding<</Type/Encoding/Differences[{}]>>/CharProcs<<{procs}>>/Resources<<>>>>",
+        "640 ".repeat(128),
+        differences.join(" ")
+    ));
+    objects.extend(CODES.iter().map(|code| stream(&format!("640 0 0 0 600 700 d1 {} f", code.2))));
+    let mut file = "%PDF-1.5\n".to_owned();
+    for (index, object) in objects.iter().enumerate() {
+        file.push_str(&format!("{} 0 obj\n{object}\nendobj\n", index + 1));
+    }
+    file.push_str("trailer<</Root 1 0 R>>\n%%EOF\n");
+    file.into_bytes()
+}
+
+#[tokio::test]
+async fn text_whose_font_does_not_say_its_letters_is_recognised() {
+    let world = world(|_| {}).await;
+    let file = page_of_shapes(&["TELL THE TITLE", "LIFT THE LITTLE LEFT FILE", "FILL IT TILL THE FELT FELL"]);
+    let answer = send(&world.admin, EXTRACT, "a.pdf", &file).await.expect(200);
+    assert_eq!(answer["pages_ocred"], json!([1]), "{answer}");
+    let text = answer["content"].as_str().unwrap();
+    for words in ["THE", "FELT", "LEFT"] {
+        assert!(text.contains(words), "{words} in {text}");
+    }
+    // Codes are no text, even where nothing is recognised.
+    let answer = send(&world.admin, &format!("{EXTRACT}?ocr_engine=none"), "a.pdf", &file).await.expect(200);
+    let (text, warnings) = (answer["content"].as_str().unwrap(), answer["warnings"].to_string());
+    assert!(text.contains('\u{FFFD}') && !text.contains(['a', 'b', 'c']), "{text}");
+    assert!(warnings.contains("page 1 has 54 letters") && warnings.contains("recognition"), "{warnings}");
+    world.finish().await;
+}
+
 #[tokio::test]
 async fn cleanup_joins_words_at_unicode_hyphens() {
     let world = world(|_| {}).await;
