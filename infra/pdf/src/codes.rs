@@ -1,5 +1,5 @@
 //! Letters of fonts that do not say which letters they are. PDFium gives their codes in the place of letters. In some fonts the codes
-//! are those of letters all the same; in others they only number the shapes, and what they say must not be taken for text.
+//! are those of letters nevertheless; in others they only number the shapes, and must not be taken for text.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,7 +16,7 @@ pub const UNREADABLE: char = char::REPLACEMENT_CHARACTER;
 const TEXT: usize = 4;
 /// Behind the Latin letters, which codes that are those of letters rarely are.
 const LATIN_END: u32 = 0x250;
-/// One in so many codes without a letter that is no likely one is enough: numbers of shapes are often those of letters by chance.
+/// One unlikely code among so many is enough: numbers of shapes are often those of letters by chance.
 const UNLIKELY: usize = 5;
 
 /// A letter that has a font: its number on the page, its code or letter, and whether the font does not say which one it is.
