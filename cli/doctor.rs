@@ -8,15 +8,12 @@ use std::{
 };
 
 use clap::Args;
-use rustix::{
-    fs::statvfs,
-    process::{Resource, getrlimit},
-};
+use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 use signalbox_blob_store::{BlobStore, CheckError};
 use signalbox_clock::Clock;
 use signalbox_config::Config;
-use signalbox_database::{clock_difference, faults, server_time};
+use signalbox_database::{clock_difference, faults, least_space, server_time};
 use signalbox_documents::{Documents, Protection};
 use signalbox_messaging::Bus;
 use signalbox_projections::{OldestSnapshot, oldest_snapshot, standing};
@@ -346,13 +343,14 @@ fn storage(config: &Config) -> Vec<Finding> {
             Finding::failure("storage", found, "free some space on its disk")
         }
     };
-    let space = statvfs(folder).map(|disk| disk.f_bavail * disk.f_frsize);
-    let space = match space {
-        Ok(free) if free < GIB => Finding::failure("disk", gib(free), "free some: files cannot be received"),
-        Ok(free) if free < 10 * GIB => {
-            Finding::warning("disk", gib(free), "free some: two files of the largest size do not fit")
+    let space = match least_space(folder) {
+        Ok((of, free)) if free < GIB => {
+            Finding::failure("disk", gib(free, &of), "free some: files cannot be received")
         }
-        Ok(free) => Finding::ok("disk", gib(free)),
+        Ok((of, free)) if free < 10 * GIB => {
+            Finding::warning("disk", gib(free, &of), "free some: two files of the largest size do not fit")
+        }
+        Ok((of, free)) => Finding::ok("disk", gib(free, &of)),
         Err(error) => Finding::unasked("disk", &error),
     };
     vec![writable, space]
@@ -399,8 +397,8 @@ fn cause(error: &dyn std::error::Error) -> String {
     error.source().map(ToString::to_string).unwrap_or_default()
 }
 
-fn gib(bytes: u64) -> String {
-    format!("{:.1} GiB are free", bytes as f64 / GIB as f64)
+fn gib(bytes: u64, folder: &std::path::Path) -> String {
+    format!("{:.1} GiB are free in {}", bytes as f64 / GIB as f64, folder.display())
 }
 
 fn open_files() -> Finding {

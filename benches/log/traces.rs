@@ -183,7 +183,8 @@ impl Trace<'_> {
         let [by_source, by_destination] = [source.id, destination.id].map(Actor::Agent);
         self.send::<Transfer>(id, user.clone(), TransferCommand::Request(new)).await?;
         self.send::<Transfer>(id, dispatcher(), TransferCommand::Dispatch).await?;
-        let progress = |leg| TransferCommand::Progress { leg, bytes: size / 2, total: Some(size) };
+        let progress =
+            |leg| TransferCommand::Progress { leg, bytes: size / 2, total: Some(size), attempt: None };
         self.send::<Transfer>(id, by_source.clone(), progress(Leg::Upload)).await?;
         match self.nth % 50 {
             0 => return self.send::<Transfer>(id, user, TransferCommand::Cancel).await,

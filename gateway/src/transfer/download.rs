@@ -142,8 +142,12 @@ pub(super) async fn begin(clock: &Clock, bus: &Bus, peer: &Peer, row: &TransferR
     if !row.phase.is(Phase::Staged) || row.destination_agent_id != peer.auth.agent {
         return Ok(());
     }
-    let command =
-        TransferCommand::Progress { leg: Leg::Download, bytes: 0, total: row.size.map(i64::unsigned_abs) };
+    let command = TransferCommand::Progress {
+        leg: Leg::Download,
+        bytes: 0,
+        total: row.size.map(i64::unsigned_abs),
+        attempt: Some(row.attempts.unsigned_abs()),
+    };
     bus.send::<Transfer>(row.id.0, None, &peer::metadata(clock, peer), &command).await?;
     Ok(())
 }

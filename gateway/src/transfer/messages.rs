@@ -258,8 +258,12 @@ async fn report_progress(
         // A phase that only a newer version knows must not end the agent's session.
         _ => return Ok(()),
     };
-    let command =
-        TransferCommand::Progress { leg, bytes: progress.current_bytes, total: progress.total_bytes };
+    let command = TransferCommand::Progress {
+        leg,
+        bytes: progress.current_bytes,
+        total: progress.total_bytes,
+        attempt: None,
+    };
     send(clock, bus, peer, row.id.0, &command).await
 }
 

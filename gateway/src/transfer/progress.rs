@@ -16,6 +16,8 @@ use super::peer::metadata_of;
 #[derive(Clone, Copy)]
 pub(super) struct Counted {
     transfer: Uuid,
+    /// Of which the body is: it may outlive it.
+    attempt: u32,
     leg: Leg,
     total: Option<u64>,
     /// Bytes that had moved before, by the read model.
@@ -28,7 +30,8 @@ impl Counted {
             Leg::Upload => row.uploaded,
             Leg::Download => row.downloaded,
         };
-        Self { transfer: row.id.0, leg, total, before: before.unsigned_abs() }
+        let attempt = row.attempts.unsigned_abs();
+        Self { transfer: row.id.0, attempt, leg, total, before: before.unsigned_abs() }
     }
 
     /// Notes that a body starts at `offset`. A restart from zero has to be recorded: else its bytes would not count
@@ -41,7 +44,8 @@ impl Counted {
 
     /// Notes that `bytes` have moved.
     pub(super) async fn note(&self, clock: &Clock, bus: &Bus, actor: &Actor, bytes: u64) {
-        let command = TransferCommand::Progress { leg: self.leg, bytes, total: self.total };
+        let Self { leg, total, .. } = *self;
+        let command = TransferCommand::Progress { leg, bytes, total, attempt: Some(self.attempt) };
         let metadata = metadata_of(clock, actor.clone());
         if let Err(error) = bus.send::<Transfer>(self.transfer, None, &metadata, &command).await {
             tracing::debug!(%error, transfer = %self.transfer, "progress was not noted");

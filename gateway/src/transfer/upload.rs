@@ -46,6 +46,8 @@ use crate::{
 
 /// How often the bytes of an upload are told to the log.
 const REPORT: Duration = Duration::from_secs(1);
+/// Part of a file that is worth a note.
+const NOTED_SHARE: u64 = 100;
 /// How long a call that comes before the read model knows of its dispatch waits for it.
 pub(super) const DISPATCH_LAG: Duration = Duration::from_secs(2);
 const CONTENT_SHA256: HeaderName = HeaderName::from_static("x-content-sha256");
@@ -200,7 +202,22 @@ impl<'a> Upload<'a> {
         };
         match outcome {
             Received::Complete { size, sha256 } => self.stage(size, sha256).await,
-            Received::Partial { size } => Ok(Uploaded::Part { size }),
+            Received::Partial { size } => {
+                self.note_piece(size, total).await;
+                Ok(Uploaded::Part { size })
+            }
+        }
+    }
+
+    /// Notes a piece that came in less time than progress is reported in: the first one, and those that are a hundredth of the file or
+    /// more, so that small pieces do not fill the log.
+    async fn note_piece(&self, size: u64, total: Option<u64>) {
+        let before = self.row.uploaded.unsigned_abs();
+        let is_worth = self.row.phase.is(Phase::Dispatched)
+            || size.abs_diff(before) >= total.unwrap_or_default() / NOTED_SHARE;
+        if is_worth && !self.row.is_tree() {
+            let TransferServices { clock, bus, .. } = self.services;
+            Counted::new(&self.row, Leg::Upload, total).note(clock, bus, &self.sender.actor(), size).await;
         }
     }
 

@@ -48,7 +48,8 @@ pub enum BlobError {
     /// No such file.
     #[error("no such file")]
     NotFound,
-    /// The disk, or the quota, is full. Nothing of this upload is kept, so that it does not keep the disk full.
+    /// The disk, or the quota, is full. Nothing of this upload is kept, so that it does not keep the disk full; an upload that it
+    /// continued ends where it did.
     #[error("the disk is full")]
     DiskFull { source: io::Error },
     /// The bucket cannot be reached or refuses. What is in it stays; an upload can be continued.

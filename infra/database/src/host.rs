@@ -1,7 +1,11 @@
 //! Faults of the machine that a process runs on: its clock and its disk.
 
 use signalbox_boxed::boxed;
-use std::{collections::HashSet, path::Path};
+use std::{
+    collections::HashSet,
+    io,
+    path::{Path, PathBuf},
+};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use rustix::{fs::statvfs, system::uname};
@@ -35,7 +39,7 @@ impl Default for Host {
 }
 
 impl Host {
-    /// Looks at the clock, and at the disk of `folder`.
+    /// Looks at the clock, and at the disks of `folder`.
     ///
     /// # Errors
     /// The database's error.
@@ -43,8 +47,8 @@ impl Host {
     pub async fn check(&mut self, pool: &PgPool, folder: &Path) -> Result<(), sqlx::Error> {
         let clock = clock_fault(clock_difference(pool).await?);
         self.note(pool, "clock", clock).await?;
-        let disk = match statvfs(folder) {
-            Ok(disk) => disk_fault(folder, disk.f_bavail * disk.f_frsize),
+        let disk = match least_space(folder) {
+            Ok((fullest, free)) => disk_fault(&fullest, free),
             Err(error) => Some(format!("the folder {} cannot be read: {error}", folder.display())),
         };
         self.note(pool, "disk", disk).await?;
@@ -66,6 +70,26 @@ impl Host {
         }
         Ok(())
     }
+}
+
+/// Which of `folder` and the folders in it, which may be on disks of their own, has the least space, and its free bytes.
+///
+/// # Errors
+/// The folder cannot be read.
+pub fn least_space(folder: &Path) -> io::Result<(PathBuf, u64)> {
+    let free = |folder: &Path| statvfs(folder).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
+    let mut least = (folder.to_owned(), free(folder)?);
+    for entry in folder.read_dir()? {
+        let path = entry?.path();
+        // Files are on the disk of the folder, and what is gone by now is on none.
+        if let Ok(free) = free(&path)
+            && free < least.1
+            && path.is_dir()
+        {
+            least = (path, free);
+        }
+    }
+    Ok(least)
 }
 
 /// By how much the clock of this machine is at least ahead of PostgreSQL's; negative when it is behind.
@@ -130,5 +154,16 @@ mod tests {
     fn less_than_a_gibibyte_of_free_space_is_a_fault() {
         assert_eq!(disk_fault(Path::new("/data"), FREE_BYTES), None);
         assert!(disk_fault(Path::new("/data"), 5 << 20).unwrap().starts_with("5 MiB are free in /data"));
+    }
+
+    #[test]
+    fn a_folder_within_may_be_on_a_disk_of_its_own() {
+        let folder = std::env::temp_dir().join(format!("signalbox-host-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        // A file system on which nothing is free.
+        std::os::unix::fs::symlink("/proc", folder.join("blobs")).unwrap();
+        let (fullest, free) = least_space(&folder).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!((fullest, free), (folder.join("blobs"), 0));
     }
 }

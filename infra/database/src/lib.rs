@@ -34,7 +34,7 @@ pub use faults::{
     Fault, clear_fault, fault_entries, faults, forget_fault_entry, note_check, note_fault_entry, report_fault,
 };
 pub use functions::{SqlFunction, sql_functions};
-pub use host::{Host, clock_difference};
+pub use host::{Host, clock_difference, least_space};
 pub use migrating::migrate_by;
 pub use own::{BY_KEY, OwnConnection, within};
 pub use refusal::{is_lock_conflict, is_refusal};

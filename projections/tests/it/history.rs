@@ -107,6 +107,7 @@ async fn move_file(writer: &Writer, id: Uuid, spec: &JobSpec) {
                 leg: signalbox_domain::transfer::Leg::Download,
                 bytes: 50,
                 total: None,
+                attempt: None,
             },
         )
         .await;

@@ -196,7 +196,7 @@ async fn a_transfer_is_shown_on_its_whole_way() {
     assert_eq!((step(&row), row.started_at), (("pending", "queued", 0, 0), None));
     let row = run(&world, id, 1, TransferCommand::Dispatch).await;
     assert_eq!((step(&row), row.attempts), (("pending", "dispatched", 0, 0), 1));
-    let upload = TransferCommand::Progress { leg: Leg::Upload, bytes: 40, total: Some(100) };
+    let upload = TransferCommand::Progress { leg: Leg::Upload, bytes: 40, total: Some(100), attempt: None };
     let row = run(&world, id, 2, upload).await;
     assert_eq!(
         (step(&row), row.size, row.started_at),
@@ -211,7 +211,8 @@ async fn a_transfer_is_shown_on_its_whole_way() {
         (step(&row), row.sha256.clone()),
         (("running", "staged", 100, 0), Some(digest(100).to_string()))
     );
-    let download = TransferCommand::Progress { leg: Leg::Download, bytes: 60, total: Some(100) };
+    let download =
+        TransferCommand::Progress { leg: Leg::Download, bytes: 60, total: Some(100), attempt: None };
     let row = run(&world, id, 5, download).await;
     assert_eq!(step(&row), ("running", "downloading", 100, 60));
     let arrival = Arrival { sha256: Some(digest(100)), ..Default::default() };

@@ -236,6 +236,8 @@ async fn an_interrupted_upload_continues_where_it_ended() {
     assert_eq!((nothing.status, nothing.header("range")), (308, None));
     let first = part("bytes 0-399/1000", &content[..400]).await;
     assert_eq!((first.status, first.header("range")), (308, Some("bytes=0-399")));
+    let moves = |transfer: &Value| transfer["phase"] == "uploading" && transfer["bytes_transferred"] == 400;
+    world.until_transfer(staging.id, moves).await;
     let asked = part("bytes */1000", b"").await;
     assert_eq!((asked.status, asked.header("range")), (308, Some("bytes=0-399")));
     for (wrong, length) in

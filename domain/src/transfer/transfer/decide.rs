@@ -31,7 +31,12 @@ impl Transfer {
         match command {
             TransferCommand::Request(_) => Ok(Vec::new()),
             TransferCommand::Dispatch => self.dispatch(),
-            TransferCommand::Progress { leg, bytes, total } => Ok(self.report_progress(leg, bytes, total)),
+            TransferCommand::Progress { attempt: Some(attempt), .. } if attempt != self.attempt => {
+                Ok(Vec::new())
+            }
+            TransferCommand::Progress { leg, bytes, total, .. } => {
+                Ok(self.report_progress(leg, bytes, total))
+            }
             TransferCommand::Stage { files } => self.stage_files(spec, files),
             TransferCommand::ReportComplete { agent, arrival } => {
                 Ok(self.report_complete(spec, agent, arrival))

@@ -171,6 +171,9 @@ pub enum TransferCommand {
         bytes: u64,
         /// Bytes in all, if known.
         total: Option<u64>,
+        /// The attempt that the bytes belong to, if it is known: those of an earlier one do not count.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        attempt: Option<u32>,
     },
     /// Entries have been received whole and stored durably.
     Stage {

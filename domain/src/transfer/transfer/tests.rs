@@ -67,7 +67,7 @@ impl Run {
         let mut run = Self::dispatched();
         run.apply(TransferCommand::Stage { files: vec![file("a", 'a')] });
         run.complete(SOURCE, Arrival::default());
-        run.apply(TransferCommand::Progress { leg: Leg::Download, bytes: 0, total: Some(10) });
+        run.apply(TransferCommand::Progress { leg: Leg::Download, bytes: 0, total: Some(10), attempt: None });
         run
     }
 
@@ -152,7 +152,7 @@ fn source_and_destination_may_be_one_agent() {
     run.complete(SOURCE, Arrival::default());
     // A repeated report of the upload, before any byte went out.
     assert_eq!(run.complete(SOURCE, Arrival::default()), vec![]);
-    run.apply(TransferCommand::Progress { leg: Leg::Download, bytes: 0, total: None });
+    run.apply(TransferCommand::Progress { leg: Leg::Download, bytes: 0, total: None, attempt: None });
     assert_eq!(
         run.complete(SOURCE, Arrival::default()),
         vec![TransferEvent::TransferCompleted { proven: true }]
@@ -165,7 +165,7 @@ fn a_late_report_of_a_concluded_upload_does_not_complete_the_download_of_the_sam
     run.apply(TransferCommand::Dispatch);
     run.apply(TransferCommand::Stage { files: vec![file("a", 'a')] });
     run.apply(TransferCommand::Conclude { attempt: 1, leg: Leg::Upload });
-    run.apply(TransferCommand::Progress { leg: Leg::Download, bytes: 0, total: None });
+    run.apply(TransferCommand::Progress { leg: Leg::Download, bytes: 0, total: None, attempt: None });
     let late = vec![TransferEvent::LateReportReceived { agent: SOURCE, error: None }];
     assert_eq!(run.complete(SOURCE, Arrival::default()), late);
     assert_eq!(run.0.phase, Phase::Downloading);
@@ -176,7 +176,8 @@ fn a_late_report_of_a_concluded_upload_does_not_complete_the_download_of_the_sam
 #[test]
 fn a_body_that_starts_again_from_nothing_moves() {
     let mut run = Run::downloading();
-    let progress = |bytes| TransferCommand::Progress { leg: Leg::Download, bytes, total: Some(10) };
+    let progress =
+        |bytes| TransferCommand::Progress { leg: Leg::Download, bytes, total: Some(10), attempt: None };
     run.apply(progress(8));
     assert_eq!(run.apply(progress(5)), vec![], "a message that was overtaken");
     let again = run.apply(progress(0));
@@ -246,6 +247,19 @@ fn attempts_end_at_their_limit() {
 }
 
 #[test]
+fn a_body_of_an_earlier_attempt_does_not_begin_the_next_one() {
+    let mut run = Run::dispatched();
+    run.error(SOURCE, true);
+    run.apply(TransferCommand::Dispatch);
+    let progress =
+        |attempt| TransferCommand::Progress { leg: Leg::Upload, bytes: 5, total: Some(10), attempt };
+    assert_eq!(run.apply(progress(Some(1))), vec![]);
+    assert_eq!(run.0.phase, Phase::Dispatched);
+    assert_eq!(run.apply(progress(Some(2))).len(), 1);
+    assert_eq!(run.0.phase, Phase::Uploading);
+}
+
+#[test]
 fn a_hopeless_error_fails_at_once() {
     assert!(matches!(Run::dispatched().error(SOURCE, false)[0], TransferEvent::TransferFailed { .. }));
 }
@@ -254,7 +268,10 @@ fn a_hopeless_error_fails_at_once() {
 fn late_progress_does_not_revive_a_cancelled_transfer() {
     let mut run = Run::dispatched();
     run.apply(TransferCommand::Cancel);
-    assert_eq!(run.apply(TransferCommand::Progress { leg: Leg::Upload, bytes: 5, total: None }), vec![]);
+    assert_eq!(
+        run.apply(TransferCommand::Progress { leg: Leg::Upload, bytes: 5, total: None, attempt: None }),
+        vec![]
+    );
     let late = run.error(SOURCE, true);
     assert_eq!(
         late,
@@ -301,7 +318,7 @@ fn file_of_the_owner_is_staged_without_a_report() {
     let begun = TransferEvent::TransferDispatched { attempt: 1, leg: Leg::Upload };
     assert_eq!(requested, [TransferEvent::TransferRequested(spec), begun]);
     assert!(run.0.decide(TransferCommand::Dispatch).is_err(), "there is no agent to notify");
-    run.apply(TransferCommand::Progress { leg: Leg::Upload, bytes: 4, total: Some(10) });
+    run.apply(TransferCommand::Progress { leg: Leg::Upload, bytes: 4, total: Some(10), attempt: None });
     // An agent has no part in it.
     assert_eq!(run.complete(SOURCE, Arrival::default()), []);
     let staged = run.apply(TransferCommand::Stage { files: vec![file("a", 'a')] });
@@ -310,7 +327,7 @@ fn file_of_the_owner_is_staged_without_a_report() {
     assert!(run.0.decide(TransferCommand::Stage { files: vec![file("a", 'b')] }).is_err(), "one file, once");
     let asked = run.apply(TransferCommand::Dispatch);
     assert_eq!(asked, [TransferEvent::TransferDispatched { attempt: 1, leg: Leg::Download }]);
-    run.apply(TransferCommand::Progress { leg: Leg::Download, bytes: 0, total: Some(10) });
+    run.apply(TransferCommand::Progress { leg: Leg::Download, bytes: 0, total: Some(10), attempt: None });
     let arrival = Arrival { sha256: Some(sha('a')), ..Arrival::default() };
     assert_eq!(run.complete(DESTINATION, arrival), [TransferEvent::TransferCompleted { proven: true }]);
 }

@@ -34,6 +34,8 @@ pub(crate) struct Part {
     key: BlobKey,
     folder: Folder,
     file: Arc<File>,
+    /// Bytes that were there before this upload.
+    before: u64,
     size: u64,
 }
 
@@ -43,7 +45,7 @@ impl Part {
         loop {
             let folder = store.create_folder(&key).during("make the folder of a transfer")?;
             match new_part_file(&folder, &key.part_name()) {
-                Ok(file) => return Ok(Self { store, key, folder, file: Arc::new(file), size: 0 }),
+                Ok(file) => return Ok(Self { store, key, folder, file: Arc::new(file), before: 0, size: 0 }),
                 // The transfer was deleted between the two steps, or another upload took the name: once more.
                 Err(error) if is_lost_race(&error) => {}
                 Err(error) => return Err(BlobError::io("create a part", error)),
@@ -65,7 +67,7 @@ impl Part {
             return Err(BlobError::WrongOffset { present });
         }
         let hasher = hash_prefix(&file, offset)?;
-        Ok((Self { store, key, folder, file: Arc::new(file), size: offset }, hasher))
+        Ok((Self { store, key, folder, file: Arc::new(file), before: offset, size: offset }, hasher))
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -122,12 +124,22 @@ impl Part {
         self.store.sync_root().during("make a transfer's folder durable")
     }
 
-    /// Removes the part, unless it is another upload's by now, and returns the reason.
+    /// Removes the part, unless it is another upload's by now, and returns the reason. On a full disk the bytes stay that were there
+    /// before this upload: their sender was answered that they are.
     pub(crate) fn refuse(self, reason: BlobError) -> BlobError {
-        match self.discard() {
+        let is_full = matches!(reason, BlobError::DiskFull { .. });
+        match if is_full && self.before > 0 { self.cut_back() } else { self.discard() } {
             Ok(()) | Err(BlobError::Superseded) => reason,
             Err(error) => error,
         }
+    }
+
+    /// Frees the space that this upload took.
+    fn cut_back(&self) -> Result<(), BlobError> {
+        self.file.lock().during("lock a part")?;
+        let cut = self.check_owned().and_then(|()| self.file.set_len(self.before).during("cut a part"));
+        self.file.unlock().during("unlock a part")?;
+        cut
     }
 
     fn discard(&self) -> Result<(), BlobError> {

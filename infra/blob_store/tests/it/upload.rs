@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use signalbox_blob_store::{BlobError, BlobStore, Progress, Receive};
+use signalbox_blob_store::{BlobError, BlobStore, Progress, Receive, Received, Start};
 
 use crate::support::{Fixture, MIB, Place, anew, chunks, complete, cut, files_in, key, pattern, sha256};
 
@@ -160,6 +160,28 @@ async fn a_full_disk_is_reported_and_leaves_nothing_behind() {
     assert!(matches!(error, BlobError::DiskFull { .. }), "{error:?}");
     assert_eq!(store.received(&key).await.unwrap(), Progress::Nothing);
     store.receive(&key, anew(), chunks(&content[..MIB]), |_| {}).await.unwrap();
+    store.delete_transfer(key.transfer()).await.unwrap();
+}
+
+#[tokio::test]
+#[ignore = "needs SIGNALBOX_SMALL_DISK, an empty folder on a file system of at most 16 MiB"]
+async fn a_full_disk_keeps_what_was_there_before_the_upload() {
+    let disk = std::env::var_os("SIGNALBOX_SMALL_DISK").unwrap();
+    let (store, key) = (BlobStore::open(disk.into()).unwrap(), key(1, "large"));
+    let content = pattern(20 * MIB);
+    let total = content.len() as u64;
+    let piece = |offset: usize, length: usize| Receive {
+        start: Start::At { offset: offset as u64, total },
+        total: Some(length as u64),
+        ..anew()
+    };
+    store.receive(&key, piece(0, MIB), chunks(&content[..MIB]), |_| {}).await.unwrap();
+    let rest = &content[MIB..];
+    let error = store.receive(&key, piece(MIB, rest.len()), chunks(rest), |_| {}).await.unwrap_err();
+    assert!(matches!(error, BlobError::DiskFull { .. }), "{error:?}");
+    assert_eq!(store.received(&key).await.unwrap(), Progress::Part(MIB as u64));
+    let next = store.receive(&key, piece(MIB, MIB), chunks(&content[MIB..2 * MIB]), |_| {}).await.unwrap();
+    assert_eq!(next, Received::Partial { size: 2 * MIB as u64 });
     store.delete_transfer(key.transfer()).await.unwrap();
 }
 
