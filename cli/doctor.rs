@@ -3,6 +3,7 @@
 
 use std::{
     io::{ErrorKind, IsTerminal as _, Write as _},
+    path::Path,
     process::ExitCode,
     time::Duration,
 };
@@ -397,7 +398,7 @@ fn cause(error: &dyn std::error::Error) -> String {
     error.source().map(ToString::to_string).unwrap_or_default()
 }
 
-fn gib(bytes: u64, folder: &std::path::Path) -> String {
+fn gib(bytes: u64, folder: &Path) -> String {
     format!("{:.1} GiB are free in {}", bytes as f64 / GIB as f64, folder.display())
 }
 

@@ -8,7 +8,10 @@ use std::{
 };
 
 use chrono::{DateTime, TimeDelta, Utc};
-use rustix::{fs::statvfs, system::uname};
+use rustix::{
+    fs::{StatVfs, StatVfsMountFlags, statvfs},
+    system::uname,
+};
 use signalbox_clock::Clock;
 use sqlx::PgPool;
 
@@ -72,21 +75,23 @@ impl Host {
     }
 }
 
-/// Which of `folder` and the folders in it, which may be on disks of their own, has the least space, and its free bytes.
+/// Which of `folder` and the folders in it, which may be on disks of their own, has the least space, and its free bytes. Folders on
+/// disks that are only read do not count.
 ///
 /// # Errors
 /// The folder cannot be read.
 pub fn least_space(folder: &Path) -> io::Result<(PathBuf, u64)> {
-    let free = |folder: &Path| statvfs(folder).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
-    let mut least = (folder.to_owned(), free(folder)?);
+    let free = |disk: &StatVfs| disk.f_bavail.saturating_mul(disk.f_frsize);
+    let mut least = (folder.to_owned(), free(&statvfs(folder)?));
     for entry in folder.read_dir()? {
         let path = entry?.path();
         // Files are on the disk of the folder, and what is gone by now is on none.
-        if let Ok(free) = free(&path)
-            && free < least.1
+        if let Ok(disk) = statvfs(&path)
+            && free(&disk) < least.1
+            && !disk.f_flag.contains(StatVfsMountFlags::RDONLY)
             && path.is_dir()
         {
-            least = (path, free);
+            least = (path, free(&disk));
         }
     }
     Ok(least)

@@ -8,16 +8,18 @@ use std::{
 
 use pdfium_render::prelude::PdfiumLibraryBindings;
 
-use crate::direction::is_rtl;
+use crate::{MAX_WORDS, direction::is_rtl};
 
 /// Written for a letter whose font does not say which one it is.
 pub const UNREADABLE: char = char::REPLACEMENT_CHARACTER;
 /// Different codes from which on a font writes text: fewer are its bullets and spaces.
-const TEXT: usize = 4;
+const LEAST_CODES: usize = 4;
 /// Behind the Latin letters, which codes that are those of letters rarely are.
 const LATIN_END: u32 = 0x250;
-/// One unlikely code among so many is enough: numbers of shapes are often those of letters by chance.
-const UNLIKELY: usize = 5;
+/// At least one in so many codes is an unlikely letter: numbers of shapes are often those of letters by chance.
+const UNLIKELY_SHARE: usize = 5;
+/// Letters of a page that are looked at; what is behind them is read as it is.
+const MOST_LETTERS: c_int = 10 * MAX_WORDS as c_int;
 
 /// A letter that has a font: its number on the page, its code or letter, and whether the font does not say which one it is.
 struct Coded {
@@ -66,9 +68,9 @@ impl Codes {
     }
 
     fn are_numbers(&self) -> bool {
-        self.units.len() >= TEXT
+        self.units.len() >= LEAST_CODES
             && 2 * self.at.len() > self.letters
-            && UNLIKELY * self.unlikely >= self.at.len()
+            && UNLIKELY_SHARE * self.unlikely >= self.at.len()
     }
 }
 
@@ -82,7 +84,7 @@ pub(crate) fn unreadable(calls: &dyn PdfiumLibraryBindings, text: *mut c_void) -
 /// The letters that have a font; none unless there is one whose font does not say which it is.
 fn letters(calls: &dyn PdfiumLibraryBindings, text: *mut c_void) -> impl Iterator<Item = Coded> {
     // SAFETY: the page's text is open, here and in the calls below.
-    let count = unsafe { calls.FPDFText_CountChars(text.cast()) };
+    let count = unsafe { calls.FPDFText_CountChars(text.cast()) }.min(MOST_LETTERS);
     // SAFETY: as above.
     let is_code = move |index| unsafe { calls.FPDFText_HasUnicodeMapError(text.cast(), index) == 1 };
     let all = if (0..count).any(is_code) { 0..count } else { 0..0 };

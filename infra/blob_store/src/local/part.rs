@@ -127,8 +127,11 @@ impl Part {
     /// Removes the part, unless it is another upload's by now, and returns the reason. On a full disk the bytes stay that were there
     /// before this upload: their sender was answered that they are.
     pub(crate) fn refuse(self, reason: BlobError) -> BlobError {
-        let is_full = matches!(reason, BlobError::DiskFull { .. });
-        match if is_full && self.before > 0 { self.cut_back() } else { self.discard() } {
+        let removed = match reason {
+            BlobError::DiskFull { .. } if self.before > 0 => self.cut_back(),
+            _ => self.discard(),
+        };
+        match removed {
             Ok(()) | Err(BlobError::Superseded) => reason,
             Err(error) => error,
         }

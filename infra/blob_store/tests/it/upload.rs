@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use futures::{StreamExt, stream};
-use signalbox_blob_store::{BlobError, BlobStore, Progress, Receive, Received, Start};
+use signalbox_blob_store::{BlobError, BlobKey, BlobStore, Progress, Receive, Received, Start};
 
 use crate::support::{Fixture, MIB, Place, anew, chunks, complete, cut, files_in, key, pattern, sha256};
 
@@ -150,12 +150,16 @@ async fn a_disk_that_refuses_is_named() {
     assert!(matches!(error, BlobError::Io { .. }), "{error:?}");
 }
 
+/// A store on a small disk, and a file that does not fit on it.
+fn on_a_small_disk() -> (BlobStore, BlobKey, Vec<u8>) {
+    let disk = std::env::var_os("SIGNALBOX_SMALL_DISK").unwrap();
+    (BlobStore::open(disk.into()).unwrap(), key(1, "large"), pattern(20 * MIB))
+}
+
 #[tokio::test]
 #[ignore = "needs SIGNALBOX_SMALL_DISK, an empty folder on a file system of at most 16 MiB"]
 async fn a_full_disk_is_reported_and_leaves_nothing_behind() {
-    let disk = std::env::var_os("SIGNALBOX_SMALL_DISK").unwrap();
-    let (store, key) = (BlobStore::open(disk.into()).unwrap(), key(1, "large"));
-    let content = pattern(20 * MIB);
+    let (store, key, content) = on_a_small_disk();
     let error = store.receive(&key, anew(), chunks(&content), |_| {}).await.unwrap_err();
     assert!(matches!(error, BlobError::DiskFull { .. }), "{error:?}");
     assert_eq!(store.received(&key).await.unwrap(), Progress::Nothing);
@@ -166,9 +170,7 @@ async fn a_full_disk_is_reported_and_leaves_nothing_behind() {
 #[tokio::test]
 #[ignore = "needs SIGNALBOX_SMALL_DISK, an empty folder on a file system of at most 16 MiB"]
 async fn a_full_disk_keeps_what_was_there_before_the_upload() {
-    let disk = std::env::var_os("SIGNALBOX_SMALL_DISK").unwrap();
-    let (store, key) = (BlobStore::open(disk.into()).unwrap(), key(1, "large"));
-    let content = pattern(20 * MIB);
+    let (store, key, content) = on_a_small_disk();
     let total = content.len() as u64;
     let piece = |offset: usize, length: usize| Receive {
         start: Start::At { offset: offset as u64, total },
