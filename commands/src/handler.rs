@@ -48,7 +48,8 @@ impl Handler {
                 let advice = "A newer release recorded it: run that one in all processes.";
                 self.report_unreadable(D::TYPE, aggregate_id, reason, advice).await;
             }
-            Ok(_) | Err(ExecuteError::Rejected(_) | ExecuteError::Unavailable(_)) => {}
+            Ok(_)
+            | Err(ExecuteError::Rejected(_) | ExecuteError::Unavailable(_) | ExecuteError::DiskFull) => {}
         }
         reply(result)
     }

@@ -37,6 +37,7 @@ pub struct Rejection {
 
 const UNREADABLE_HISTORY: &str = "unreadable_history";
 const NEWER_HISTORY: &str = "newer_history";
+const DATABASE_FULL: &str = "database_full";
 const UNREADABLE_COMMAND: &str = "unreadable_command";
 const UNKNOWN_AGGREGATE: &str = "unknown_aggregate";
 
@@ -62,6 +63,17 @@ impl Rejection {
     /// Whether the handler does not know an event of the history, as one of an older release; one of another release may.
     pub fn is_newer_history(&self) -> bool {
         self.code == NEWER_HISTORY
+    }
+
+    /// The database has no space for events.
+    pub fn database_full() -> Self {
+        let message = "The disk of the database is full: free some space and try again.";
+        Self::new(ErrorKind::Unavailable, DATABASE_FULL, message)
+    }
+
+    /// Whether the database has no space for events, so that the command can be carried out once it has some.
+    pub fn is_database_full(&self) -> bool {
+        self.code == DATABASE_FULL
     }
 
     /// The handler cannot read the command.

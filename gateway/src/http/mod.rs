@@ -13,4 +13,5 @@ pub(crate) mod paths;
 pub(crate) mod policy;
 pub(crate) mod problem;
 pub(crate) mod settings;
+pub(crate) mod sockets;
 pub(crate) mod words;

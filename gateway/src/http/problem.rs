@@ -337,18 +337,18 @@ impl From<sqlx::Error> for Problem {
                     "The database needed too long for this request: ask for less at once, or try again later.",
                 )
             }
+            error if signalbox_database::is_disk_full(&error) => {
+                tracing::error!(%error, "the database's disk is full");
+                Rejection::database_full().into()
+            }
             // 40, 53, 55: conflicts, a lack of memory or connections, locks.
             sqlx::Error::Database(ref cause)
-                if cause.code().is_some_and(|code| {
-                    code != "53100" && ["40", "53", "55"].iter().any(|class| code.starts_with(class))
-                }) =>
+                if cause
+                    .code()
+                    .is_some_and(|code| ["40", "53", "55"].iter().any(|class| code.starts_with(class))) =>
             {
                 tracing::error!(%error, "the database cannot serve a request now");
                 Self::unavailable("The database is too busy: try again in a moment.")
-            }
-            sqlx::Error::Database(ref cause) if cause.code().is_some_and(|code| code == "53100") => {
-                tracing::error!(%error, "the database's disk is full");
-                Self::unavailable("The disk of the database is full: free some space and try again.")
             }
             other => Self::internal(&other),
         }

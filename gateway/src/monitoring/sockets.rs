@@ -1,23 +1,19 @@
 //! WebSockets: values out to people, values in from controllers.
 
-use std::{collections::HashSet, error::Error as _, sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use axum::{
     Error,
     extract::{
         FromRequestParts, State,
         ws::{
-            CloseFrame, Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code,
-            rejection::WebSocketUpgradeRejection,
+            Message, Utf8Bytes, WebSocket, WebSocketUpgrade, close_code, rejection::WebSocketUpgradeRejection,
         },
     },
     http::{header, request::Parts},
     response::Response,
 };
-use futures::{
-    SinkExt, StreamExt,
-    stream::{SplitSink, SplitStream},
-};
+use futures::{SinkExt, StreamExt, stream::SplitStream};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use signalbox_clock::Clock;
@@ -26,9 +22,8 @@ use signalbox_database::SharedServerClock;
 use signalbox_domain::identity::Role;
 use tokio::{
     sync::watch,
-    time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout},
+    time::{Instant, MissedTickBehavior, interval, sleep_until, timeout},
 };
-use tokio_tungstenite::tungstenite;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -39,11 +34,12 @@ use crate::{
     auth::{CurrentUser, Reader, Writer, presented},
     context_services::services,
     extract::id,
+    http::sockets::{Sink, close, is_too_long, refuse_too_long, upgrade},
     idempotency::valid_key,
     limits::Rate,
     monitoring::ingestion::IngestionServices,
     open_sockets::OpenSocket,
-    problem::{NO_WEBSOCKET, Problem},
+    problem::Problem,
     services::{catalog::Catalogs, limits::Limiter, live_values::LiveValues, open_sockets::OpenSockets},
     state::Services,
     throttle::{ingest_key, user_key},
@@ -64,15 +60,8 @@ const PING: Duration = Duration::from_secs(20);
 const SILENCE: Duration = Duration::from_secs(75);
 /// How long a client may take to read a message before it is given up.
 const WRITE: Duration = Duration::from_secs(30);
-/// How long a close frame may take to be written. A void credential has no more time left.
-const FAREWELL: Duration = Duration::from_millis(200);
-/// How long a connection stays open after a close frame for a message that was not received. Closing it at once would reset
-/// it, and the client might never read why.
-const LINGER: Duration = Duration::from_secs(2);
 /// Least time between two subscriptions of one socket that look up events which this gateway does not know.
 const LOOK_UP: Duration = Duration::from_secs(1);
-
-type Sink = SplitSink<WebSocket, Message>;
 
 /// The credential that opens a socket, and the subprotocol to be agreed on.
 pub(super) struct Handshake {
@@ -108,15 +97,6 @@ impl FromRequestParts<Services> for Handshake {
     }
 }
 
-fn upgrade(
-    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
-    protocol: Option<String>,
-    max_bytes: usize,
-) -> Result<WebSocketUpgrade, Problem> {
-    let upgrade = upgrade.map_err(|_| Problem::malformed(NO_WEBSOCKET))?;
-    Ok(upgrade.max_message_size(max_bytes).max_frame_size(max_bytes).protocols(protocol))
-}
-
 /// Opens a socket that shows values as they come in.
 pub(super) async fn stream(
     State(services): State<SocketServices>,
@@ -124,7 +104,7 @@ pub(super) async fn stream(
     Handshake { token, protocol }: Handshake,
     request: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
-    let request = upgrade(request, protocol, MAX_STREAM_BYTES)?;
+    let request = upgrade(request, MAX_STREAM_BYTES)?.protocols(protocol);
     let open = services.open_sockets.open(user.id, token, Role::Viewer)?;
     // A client may send a value as soon as it has read the answer to its handshake, which is before the upgraded connection
     // is served here: values are gathered for it from now on.
@@ -140,7 +120,7 @@ pub(super) async fn telemetry(
     Handshake { token, protocol }: Handshake,
     request: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
-    let request = upgrade(request, protocol, MAX_RECEIVED_BYTES)?;
+    let request = upgrade(request, MAX_RECEIVED_BYTES)?.protocols(protocol);
     let open = services.open_sockets.open(user.id, token, Role::Operator)?;
     Ok(request.on_upgrade(move |socket| take_values(services, user, open, socket)))
 }
@@ -349,17 +329,6 @@ async fn next_frame(frames: &mut SplitStream<WebSocket>, pace: &Pace) -> Option<
     frames.next().await
 }
 
-fn is_too_long(error: &Error) -> bool {
-    let inner = error.source().and_then(|inner| inner.downcast_ref::<tungstenite::Error>());
-    matches!(inner, Some(tungstenite::Error::Capacity(_)))
-}
-
-/// Closes the connection of a message that is not received.
-async fn refuse_too_long(sink: &mut Sink) {
-    close(sink, close_code::SIZE, "The message is too long").await;
-    sleep(LINGER).await;
-}
-
 /// Records the datapoints of a message; gives back what is to be said of it. A sender that names its message by an `id`
 /// hears in any case what became of it, and may send it again, here or as a batch over HTTP with the id as
 /// `Idempotency-Key`: it is taken once. Others hear only what is wrong.
@@ -477,10 +446,4 @@ fn text(message: &Value) -> Message {
 
 async fn write(sink: &mut Sink, message: Message) -> Option<()> {
     timeout(WRITE, sink.send(message)).await.ok()?.ok()
-}
-
-async fn close(sink: &mut Sink, code: u16, reason: &'static str) {
-    let frame = CloseFrame { code, reason: reason.into() };
-    // A client that reads nothing gets no close frame.
-    let _ = timeout(FAREWELL, sink.send(Message::Close(Some(frame)))).await;
 }

@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
 use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, Utc};
@@ -17,7 +17,7 @@ use signalbox_projections::{
     word,
 };
 use tokio::{
-    sync::broadcast,
+    sync::broadcast::{self, error::RecvError},
     time::{Instant, timeout_at},
 };
 use utoipa::{IntoParams, ToSchema};
@@ -38,6 +38,8 @@ use crate::{
 
 /// How long a connection test waits for the echo.
 const TEST_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long one of its messages has before the agent is asked again.
+const TEST_REPEATED: Duration = Duration::from_secs(2);
 
 /// A file agent.
 #[derive(Debug, Serialize, ToSchema)]
@@ -258,26 +260,36 @@ pub(crate) async fn test(
 ) -> Result<Json<TestOut>, Problem> {
     let agent = find(&database, id).await?.id;
     let request_id = clock.new_id().to_string();
-    let key = format!("test.{request_id}");
-    let mut wakeups = wakeups.subscribe();
+    let mut echoes = wakeups.subscribe();
     let begun = Instant::now();
-    let message =
-        MailMessage { kind: "connection_test".to_owned(), data: json!({ "request_id": request_id }) };
-    mailbox.post(agent, &key, &message).await?;
-    let echo = async {
-        while let Ok(wakeup) = wakeups.recv().await {
-            if matches!(&wakeup, Wakeup::TestEcho { request_id: echoed } if *echoed == request_id) {
-                return true;
-            }
+    let (mut connected, mut asked) = (false, Vec::new());
+    // A session that has just been replaced may have taken the message with it: then the new one is asked.
+    while !connected && begun.elapsed() < TEST_TIMEOUT {
+        let key = format!("test.{request_id}.{}", asked.len());
+        let data = json!({ "request_id": request_id });
+        mailbox.post(agent, &key, &MailMessage { kind: "connection_test".to_owned(), data }).await?;
+        asked.push(key);
+        let until = (Instant::now() + TEST_REPEATED).min(begun + TEST_TIMEOUT);
+        connected = timeout_at(until, echo(&mut echoes, &request_id)).await.is_ok();
+    }
+    for key in asked.iter().filter(|_| !connected) {
+        if let Err(error) = mailbox.withdraw(agent, key).await {
+            tracing::warn!(%error, "a connection test stays in the mailbox");
         }
-        false
-    };
-    let connected = timeout_at(begun + TEST_TIMEOUT, echo).await.unwrap_or(false);
-    if !connected && let Err(error) = mailbox.withdraw(agent, &key).await {
-        tracing::warn!(%error, "a connection test stays in the mailbox");
     }
     let round_trip_ms = connected.then(|| u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
     Ok(Json(TestOut { connected, round_trip_ms }))
+}
+
+/// Waits until the agent has echoed `request_id`.
+async fn echo(wakeups: &mut broadcast::Receiver<Wakeup>, request_id: &str) {
+    loop {
+        match wakeups.recv().await {
+            Ok(Wakeup::TestEcho { request_id: echoed }) if echoed == request_id => return,
+            Ok(_) | Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return pending().await,
+        }
+    }
 }
 
 fn changed_profile(row: AgentRow, changes: AgentChangesIn) -> Result<AgentProfile, UnknownWord> {

@@ -16,10 +16,7 @@ use axum::{
     },
     response::Response,
 };
-use futures::{
-    SinkExt, StreamExt,
-    stream::{SplitSink, SplitStream},
-};
+use futures::{SinkExt, StreamExt, stream::SplitStream};
 use serde_json::json;
 use signalbox_clock::Clock;
 use signalbox_domain::transfer::{Agent, AgentCommand, TransportMode};
@@ -40,8 +37,9 @@ use super::{
 use crate::{
     auth::AgentAuth,
     client_address::ClientAddress,
+    http::sockets::{self, Sink},
     limits::Rate,
-    problem::{NO_WEBSOCKET, Problem},
+    problem::Problem,
     revocation::PARTING,
     services::{
         agent_work::Work,
@@ -110,10 +108,10 @@ pub(super) async fn open(
     ClientAddress(address): ClientAddress,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
-    let upgrade = upgrade.map_err(|_| Problem::malformed(NO_WEBSOCKET))?;
+    let upgrade = sockets::upgrade(upgrade, MAX_MESSAGE_BYTES)?;
     let peer = Peer { auth, address, transport: TransportMode::Websocket };
     admit(&services.clock, &services.limiter, &peer)?;
-    Ok(upgrade.max_message_size(MAX_MESSAGE_BYTES).on_upgrade(move |socket| run(services, peer, socket)))
+    Ok(upgrade.on_upgrade(move |socket| run(services, peer, socket)))
 }
 
 /// Refuses a new session of an agent that has opened too many lately.
@@ -170,7 +168,7 @@ async fn run(services: TransferServices, peer: Peer, socket: WebSocket) {
 async fn converse(
     services: &TransferServices,
     peer: &Peer,
-    sink: &mut SplitSink<WebSocket, Message>,
+    sink: &mut Sink,
     stream: &mut SplitStream<WebSocket>,
     close: &CancellationToken,
     work: &Work,
@@ -198,11 +196,7 @@ async fn converse(
 }
 
 /// Closes the socket. How the other end of a replaced one reacts shows whether it was still in use.
-async fn say_farewell(
-    sink: &mut SplitSink<WebSocket, Message>,
-    stream: &mut SplitStream<WebSocket>,
-    end: End,
-) -> Farewell {
+async fn say_farewell(sink: &mut Sink, stream: &mut SplitStream<WebSocket>, end: End) -> Farewell {
     let code = match end {
         End::Replaced => close_code::NORMAL,
         End::Revoked => close_code::POLICY,
@@ -258,7 +252,7 @@ async fn end(clock: &Clock, bus: &Bus, peer: &Peer, session: Uuid, reason: &str)
 async fn exchange(
     services: &TransferServices,
     peer: &Peer,
-    sink: &mut SplitSink<WebSocket, Message>,
+    sink: &mut Sink,
     stream: &mut SplitStream<WebSocket>,
     incoming: mpsc::Sender<MailMessage>,
     mut outgoing: mpsc::Receiver<Mail>,
@@ -296,6 +290,10 @@ async fn exchange(
                         pace.count(frame.into_data().len());
                         services.live_agents.touch(peer.auth.agent, services.clock.monotonic());
                     }
+                    Some(Err(error)) if sockets::is_too_long(&error) => {
+                        sockets::refuse_too_long(sink).await;
+                        return "it sent a message that is too long";
+                    }
                     Some(Err(_)) => return "the connection was lost",
                 }
             }
@@ -316,7 +314,7 @@ async fn deliver(
     database: &Database,
     mailbox: &Mailbox,
     peer: &Peer,
-    sink: &mut SplitSink<WebSocket, Message>,
+    sink: &mut Sink,
     mail: Mail,
     capabilities: &[String],
 ) -> Option<()> {
@@ -348,13 +346,13 @@ async fn deliver(
     Some(())
 }
 
-async fn poke(sink: &mut SplitSink<WebSocket, Message>) -> Option<()> {
+async fn poke(sink: &mut Sink) -> Option<()> {
     write(sink, Message::Ping(Vec::new().into())).await?;
     let data = json!({"type": "connection_test", "data": {"request_id": "keep-alive"}});
     write(sink, Message::Text(data.to_string().into())).await
 }
 
-async fn write(sink: &mut SplitSink<WebSocket, Message>, frame: Message) -> Option<()> {
+async fn write(sink: &mut Sink, frame: Message) -> Option<()> {
     timeout(WRITE, sink.send(frame)).await.ok()?.ok()
 }
 

@@ -7,12 +7,20 @@ const OF_VALUES: [&str; 9] = ["21", "22", "23", "38", "39", "44", "54", "P0", "X
 /// SQLSTATE of a lock that was not granted in time, and of a deadlock.
 const LOCK_CONFLICTS: [&str; 2] = ["55P03", "40P01"];
 
+/// SQLSTATE of a disk without space.
+const DISK_FULL: &str = "53100";
+
 /// Whether `error` reports a lock conflict, so that the statement may succeed later.
 pub fn is_lock_conflict(error: &Error) -> bool {
     error
         .as_database_error()
         .and_then(|error| error.code())
         .is_some_and(|code| LOCK_CONFLICTS.contains(&code.as_ref()))
+}
+
+/// Whether the database's disk had no space for a statement, so that it succeeds once there is some.
+pub fn is_disk_full(error: &Error) -> bool {
+    error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == DISK_FULL)
 }
 
 /// Whether `error` is caused by the values of a statement, so that other values may succeed and the same ones will

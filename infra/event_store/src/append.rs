@@ -2,12 +2,13 @@
 //! writes them in the next one. So one client waits for one commit, and a hundred share it.
 //!
 //! If the process crashes, callers get no answer and repeat the command with the same id. If a transaction fails,
-//! every append in it fails with [`AppendError::Unavailable`], because it is unknown whether it was committed.
+//! every append in it fails with [`AppendError::Unavailable`], because it is unknown whether it was committed, or with the
+//! reason for which it was not.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use signalbox_clock::Clock;
-use signalbox_database::{OwnConnection, is_refusal};
+use signalbox_database::{OwnConnection, is_disk_full, is_refusal};
 use signalbox_domain::kernel::ClaimOp;
 use signalbox_metrics::metrics;
 use sqlx::{PgConnection, PgPool, Row, postgres::PgRow};
@@ -155,10 +156,13 @@ fn answer(batch: Batch, result: BatchResult) {
             let code = error.as_database_error().and_then(|error| error.code());
             let refusal = code.is_some_and(|code| code.starts_with("22") || code.starts_with("54"));
             for append in batch.appends {
-                let reason = error.to_string();
-                let refused =
-                    if refusal { AppendError::Refused(reason) } else { AppendError::Unavailable(reason) };
-                let _ = append.reply.send(Err(refused));
+                let reason = || error.to_string();
+                let cause = match () {
+                    () if refusal => AppendError::Refused(reason()),
+                    () if is_disk_full(&error) => AppendError::DiskFull,
+                    () => AppendError::Unavailable(reason()),
+                };
+                let _ = append.reply.send(Err(cause));
             }
         }
     }

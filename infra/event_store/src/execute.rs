@@ -8,7 +8,7 @@ use uuid::Uuid;
 use crate::{
     append::Appender,
     recorded::Unread,
-    request::AppendOutcome,
+    request::{AppendError, AppendOutcome},
     root::Root,
     store::{CommandStore, load},
 };
@@ -38,6 +38,9 @@ pub enum ExecuteError {
     /// The log cannot be read or written; the same command may be sent again.
     #[error("the event log is unavailable: {0}")]
     Unavailable(String),
+    /// The database has no space for events; the same command may be sent again.
+    #[error("the database's disk is full")]
+    DiskFull,
     /// The stream cannot be read by this program.
     #[error("the aggregate cannot be loaded: {0}")]
     Unreadable(String),
@@ -53,6 +56,10 @@ impl From<ExecuteError> for Rejection {
             ExecuteError::Unavailable(reason) => {
                 tracing::error!(reason, "a command was not carried out");
                 Self::unavailable("The database does not answer.")
+            }
+            ExecuteError::DiskFull => {
+                tracing::error!("a command was not carried out: the database's disk is full");
+                Self::database_full()
             }
             ExecuteError::Unreadable(reason) => {
                 tracing::error!(reason, "an aggregate cannot be loaded");
@@ -143,6 +150,11 @@ async fn first_outcome(pool: &PgPool, command_id: Uuid) -> Result<Option<Command
 pub(crate) fn translate(error: AggregateError<Rejection>) -> ExecuteError {
     match error {
         AggregateError::UserError(rejection) => ExecuteError::Rejected(rejection),
+        AggregateError::DatabaseConnectionError(error)
+            if error.downcast_ref().is_some_and(|error| matches!(error, AppendError::DiskFull)) =>
+        {
+            ExecuteError::DiskFull
+        }
         AggregateError::DatabaseConnectionError(error) => ExecuteError::Unavailable(error.to_string()),
         // `postgres-es` takes only broken sockets for connection errors, not a server that ends the connection.
         AggregateError::UnexpectedError(error) if error.is::<sqlx::Error>() => {

@@ -32,6 +32,9 @@ pub enum AppendError {
     /// The database refuses a value of the events or claims; nothing was appended, and a repetition is refused too.
     #[error("the database refuses the events: {0}")]
     Refused(String),
+    /// The database's disk is full; nothing was appended.
+    #[error("the database's disk is full")]
+    DiskFull,
     /// The database did not answer as expected; the append may or may not have happened.
     #[error("the event log cannot be written: {0}")]
     Unavailable(String),

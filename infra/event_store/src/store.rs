@@ -138,7 +138,7 @@ impl CommandStore<'_> {
                 let message = "The database cannot store one of the values: it may be too long.";
                 AggregateError::UserError(Rejection::invalid("not_storable", message))
             }
-            unavailable @ AppendError::Unavailable(_) => {
+            unavailable @ (AppendError::DiskFull | AppendError::Unavailable(_)) => {
                 AggregateError::DatabaseConnectionError(Box::new(unavailable))
             }
         })

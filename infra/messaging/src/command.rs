@@ -228,6 +228,8 @@ fn encode<D: Decider>(
 enum Unanswered {
     #[error("{0}")]
     Lost(String),
+    #[error("the database's disk is full")]
+    DatabaseFull,
     /// While processes are replaced, the next handler may be one that knows it.
     #[error("a command handler of another release does not know the command: {0}")]
     Unknown(String),
@@ -242,6 +244,7 @@ impl Unanswered {
             Self::Lost(_) => {
                 Rejection::unavailable("The service cannot take changes now: try again in a moment.")
             }
+            Self::DatabaseFull => Rejection::database_full(),
             Self::Unknown(_) => Rejection::unavailable(
                 "Processes of another release do not know this change: try again when all processes of the service have been \
                  upgraded.",
@@ -270,6 +273,9 @@ fn outcome(answer: Result<Message, RequestError>) -> Result<Result<CommandOutcom
         CommandReply::Done(outcome) => Ok(Ok(outcome)),
         CommandReply::Rejected(rejection) if rejection.is_newer_history() => {
             Ok(Err(Unanswered::NewerHistory))
+        }
+        CommandReply::Rejected(rejection) if rejection.is_database_full() => {
+            Ok(Err(Unanswered::DatabaseFull))
         }
         CommandReply::Rejected(rejection) if rejection.kind == ErrorKind::Unavailable => {
             Ok(Err(Unanswered::Lost(rejection.message)))

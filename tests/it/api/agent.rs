@@ -369,6 +369,59 @@ async fn the_end_of_an_old_session_leaves_the_new_one() {
     world.finish_with_mail().await;
 }
 
+/// The socket of an agent that was replaced a moment ago had taken the message with it.
+#[tokio::test]
+async fn a_connection_test_that_a_session_lost_is_repeated() {
+    let world = World::start().await;
+    let account = world.agent("one").await;
+    let mut socket = open_socket(&world.as_agent(&account)).await;
+    world.until_agent(&account, "online").await;
+    let test = format!("/api/agents/{}/test", account.id);
+    let echoing = async {
+        let mut is_lost = false;
+        loop {
+            let data = next_of(&mut socket, "connection_test").await;
+            // Those that keep the connection alive belong to no test.
+            if data["request_id"] == "keep-alive" {
+                continue;
+            }
+            if !is_lost {
+                is_lost = true;
+                continue;
+            }
+            let echo = json!({"type": "connection_test_response", "data": data});
+            socket.send(Message::text(echo.to_string())).await.unwrap();
+        }
+    };
+    tokio::select! {
+        tested = world.admin.post(&test, json!({})) => assert_eq!(tested.expect(200)["connected"], true),
+        () = echoing => {}
+    }
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_long_closes_the_socket_with_a_reason() {
+    let world = World::start().await;
+    let account = world.agent("one").await;
+    let mut socket = open_socket(&world.as_agent(&account)).await;
+    let padding = "x".repeat(1 << 20);
+    let message = json!({"type": "heartbeat", "data": {"padding": padding}}).to_string();
+    // The gateway reads no more of it, so that this may fail.
+    let _ = socket.send(Message::text(message)).await;
+    let closed = async {
+        loop {
+            if let Message::Close(frame) = socket.next().await.unwrap().unwrap() {
+                return frame.unwrap();
+            }
+        }
+    };
+    let frame = tokio::time::timeout(seconds(20), closed).await.expect("the socket stays open");
+    assert_eq!(u16::from(frame.code), 1009, "{}", frame.reason);
+    world.until_agent(&account, "offline").await;
+    world.finish().await;
+}
+
 #[tokio::test]
 async fn a_socket_is_opened_only_by_a_valid_token_and_bears_nonsense() {
     let world = World::start().await;

@@ -73,6 +73,28 @@ async fn a_load_that_is_cut_off_is_unavailable() {
 }
 
 #[tokio::test]
+async fn a_full_disk_is_named_and_the_command_is_carried_out_once_there_is_space() {
+    let log = Log::start().await;
+    let (id, command) = (log.clock.new_id(), metadata());
+    sqlx::raw_sql(
+        "CREATE FUNCTION refuse_for_space() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full'; END $$;
+         CREATE TRIGGER full_disk BEFORE INSERT ON events FOR EACH STATEMENT EXECUTE FUNCTION refuse_for_space()",
+    )
+    .execute(&log.pool)
+    .await
+    .unwrap();
+    let result = log.run_as::<User>(id, create_user("ada", Role::Viewer), &command).await;
+    assert!(matches!(result, Err(ExecuteError::DiskFull)), "{result:?}");
+    let rejection = Rejection::from(result.unwrap_err());
+    assert!(rejection.kind == ErrorKind::Unavailable && rejection.is_database_full(), "{rejection:?}");
+    assert!(rejection.message.contains("disk of the database is full"), "{rejection}");
+    log.pool.execute("DROP TRIGGER full_disk ON events").await.unwrap();
+    log.run_as::<User>(id, create_user("ada", Role::Viewer), &command).await.unwrap();
+    assert_eq!(log.events().await.len(), 1);
+}
+
+#[tokio::test]
 async fn a_caller_is_not_answered_before_the_commit() {
     let log = Log::start().await;
     let held = log.hold_head().await;
