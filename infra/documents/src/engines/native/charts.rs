@@ -20,6 +20,11 @@ pub(super) struct Chart {
 }
 
 impl Chart {
+    /// Without its values, which are in the cells of the sheet that it is drawn from.
+    pub(super) fn titles_only(self) -> Self {
+        Self { tables: Vec::new(), ..self }
+    }
+
     /// Adds its titles and tables to the blocks.
     pub(super) fn add_to(self, collector: &mut Collector) {
         collector.paragraph(&self.titles.join("\n"));

@@ -1,16 +1,17 @@
-//! Word since 2007, ECMA-376: paragraphs with styles, numbered and bulleted lists, tables, notes, heads of pages.
+//! Word since 2007, ECMA-376: paragraphs with styles, numbered and bulleted lists, tables, notes, comments, heads of pages.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use super::{
     Content,
     archive::Archive,
-    charts::{self, Chart},
     collect::Collector,
-    docx_styles::{Counters, Lists, Styles},
+    docx_styles::{Counters, Lists, Styles, list_of_style},
     docx_table::{DocxTable, Merge},
+    figures::{Figure, Figures},
     formula, notes,
     numbering::Format,
+    remarks,
     script::Script,
     tree::Builder,
     xml::{self, Attributes, Node},
@@ -25,8 +26,11 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     let main = archive.main(&name)?;
     let styles = Styles::read(&archive.text(&format!("{folder}styles.xml"))?.unwrap_or_default())?;
     let lists = Lists::read(&archive.text(&format!("{folder}numbering.xml"))?.unwrap_or_default())?;
-    let charts = charts_of(&mut archive, &name)?;
-    let mut reader = Reader::new(&styles, &lists, charts);
+    let mut reader = Reader::new(&styles, &lists, Figures::of(&mut archive, &name)?);
+    if let Some(xml) = archive.text(&format!("{folder}comments.xml"))? {
+        let comments = remarks::comments(&xml, "comment", "id")?.into_iter();
+        reader.comments = comments.map(|comment| (comment.about, comment.text)).collect();
+    }
     let margins = margins(&mut archive, &name)?;
     reader.add_margins(&mut archive, &margins, "header")?;
     xml::walk(&main, |node| reader.take(node))?;
@@ -39,19 +43,6 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     reader.add_margins(&mut archive, &margins, "footer")?;
     let metadata = super::core_properties(&mut archive)?;
     Ok(Content { blocks: reader.collector.finish(), metadata, ..Content::default() })
-}
-
-/// The charts that a part relates to.
-pub(super) fn charts_of(archive: &mut Archive<'_>, part: &str) -> Result<HashMap<String, Chart>, Failure> {
-    let mut found = HashMap::new();
-    for (key, relation) in archive.relations(part)? {
-        if relation.kind == "chart"
-            && let Some(chart) = charts::office(archive, &relation.part)?
-        {
-            found.insert(key, chart);
-        }
-    }
-    Ok(found)
 }
 
 /// The headers and footers of a part, by kind and name.
@@ -74,7 +65,9 @@ struct Reader<'a> {
     styles: &'a Styles,
     lists: &'a Lists,
     counters: Counters,
-    charts: HashMap<String, Chart>,
+    figures: Figures,
+    /// Comments that the text has not referred to yet, by their ids.
+    comments: HashMap<String, String>,
     /// The formula that is read.
     formula: Option<Builder>,
     /// Marks of the notes so far, by kind and id.
@@ -91,7 +84,8 @@ struct Reader<'a> {
     /// `superscript` or `subscript`, of the run that is read.
     script: Option<Script>,
     images: Vec<String>,
-    shown: Vec<Chart>,
+    shown: Vec<Figure>,
+    remarks: Vec<String>,
 }
 
 /// Footnotes and endnotes are counted apart.
@@ -102,12 +96,13 @@ enum NoteKind {
 }
 
 impl<'a> Reader<'a> {
-    fn new(styles: &'a Styles, lists: &'a Lists, charts: HashMap<String, Chart>) -> Self {
+    fn new(styles: &'a Styles, lists: &'a Lists, figures: Figures) -> Self {
         Self {
             styles,
             lists,
             counters: Counters::default(),
-            charts,
+            figures,
+            comments: HashMap::new(),
             formula: None,
             notes: HashMap::new(),
             mark: None,
@@ -119,15 +114,16 @@ impl<'a> Reader<'a> {
             script: None,
             images: Vec::new(),
             shown: Vec::new(),
+            remarks: Vec::new(),
         }
     }
 
     /// The texts of a part that is read apart from the document.
     fn read_apart(&mut self, xml: &str) -> Result<Vec<String>, Failure> {
-        // Its charts have ids of their own, which may be those of others in the document.
-        let (collector, charts) = (std::mem::take(&mut self.collector), std::mem::take(&mut self.charts));
+        // Its figures have ids of their own, which may be those of others in the document.
+        let (collector, figures) = (std::mem::take(&mut self.collector), std::mem::take(&mut self.figures));
         xml::walk(xml, |node| self.take(node))?;
-        self.charts = charts;
+        self.figures = figures;
         let apart = std::mem::replace(&mut self.collector, collector);
         Ok(apart.finish().iter().map(Block::text).collect())
     }
@@ -210,9 +206,9 @@ impl<'a> Reader<'a> {
                 let text = described("descr").or_else(|| described("title"));
                 self.images.push(text.unwrap_or_default().to_owned());
             }
-            "chart" => {
-                let chart = attributes.get("id").and_then(|key| self.charts.remove(key));
-                self.shown.extend(chart);
+            "chart" | "relIds" => self.shown.extend(self.figures.shown_by(name, attributes)),
+            "commentReference" => {
+                self.remarks.extend(attributes.get("id").and_then(|id| self.comments.remove(id)));
             }
             "footnoteReference" => self.refer(NoteKind::Foot, attributes),
             "endnoteReference" => self.refer(NoteKind::End, attributes),
@@ -230,7 +226,10 @@ impl<'a> Reader<'a> {
             "tbl" => {
                 let table = self.tables.pop().unwrap_or_default().finish();
                 match self.tables.last_mut() {
-                    None => self.collector.table(table),
+                    None => {
+                        self.collector.table(table);
+                        self.add_beside();
+                    }
                     // A table in a cell becomes its text.
                     Some(_) => {
                         let text: Vec<String> = table.rows.into_iter().map(|row| row.join(" ")).collect();
@@ -317,21 +316,21 @@ impl<'a> Reader<'a> {
             }
         }
         if self.tables.is_empty() {
-            std::mem::take(&mut self.shown).into_iter().for_each(|chart| chart.add_to(&mut self.collector));
-            std::mem::take(&mut self.images).iter().for_each(|image| self.collector.image(image));
+            self.add_beside();
         }
+    }
+
+    /// Adds what belongs to the paragraph or table that has ended.
+    fn add_beside(&mut self) {
+        std::mem::take(&mut self.shown).into_iter().for_each(|figure| figure.add_to(&mut self.collector));
+        std::mem::take(&mut self.images).iter().for_each(|image| self.collector.image(image));
+        std::mem::take(&mut self.remarks).iter().for_each(|remark| self.collector.paragraph(remark));
     }
 }
 
 /// Whether a property is set: without a value it is.
 fn is_on(value: Option<&str>) -> bool {
     matches!(value, None | Some("1" | "true" | "on"))
-}
-
-/// The built-in styles of lists, which name no numbering in the paragraph: their level.
-fn list_of_style(style: &str) -> Option<(String, usize)> {
-    let rest = style.strip_prefix("ListBullet").or_else(|| style.strip_prefix("ListNumber"))?;
-    Some((String::new(), rest.parse::<usize>().map_or(0, |level| level.saturating_sub(1))))
 }
 
 #[cfg(test)]
@@ -405,6 +404,35 @@ mod tests {
             ("word/footer1.xml", &format!("{}{}", part("Bank account 5"), part("1"))),
         ]);
         assert_eq!(texts(&bytes), ["ACME GmbH", "Offer", "Bank account 5"]);
+    }
+
+    #[test]
+    fn comments_and_diagrams_follow_their_paragraphs() {
+        let refer = |id: u8| format!("<w:r><w:commentReference w:id='{id}'/></w:r>");
+        let main = format!(
+            "<w:document><w:body><w:p><w:r><w:t>Offer</w:t></w:r>{}</w:p><w:p><w:r><w:drawing><wp:inline><a:graphic><a:graphicData>\
+             <dgm:relIds r:dm='r3'/></a:graphicData></a:graphic></wp:inline></w:drawing></w:r></w:p><w:tbl><w:tr><w:tc><w:p><w:r><w:t>5</w:t></w:r>\
+             {}</w:p></w:tc></w:tr></w:tbl></w:body></w:document>",
+            refer(0),
+            refer(1)
+        );
+        let comment = |id: u8, text: &str| {
+            format!(
+                "<w:comment w:id='{id}' w:author='Anna'><w:p><w:r><w:t>{text}</w:t></w:r></w:p></w:comment>"
+            )
+        };
+        let comments =
+            [comment(0, "To us?"), comment(1, "Euros?"), comment(2, "Of a text that was deleted")].concat();
+        let diagram = "<dgm:dataModel><dgm:ptLst><dgm:pt modelId='1'><dgm:t><a:p><a:r><a:t>Yard</a:t></a:r></a:p></dgm:t></dgm:pt></dgm:ptLst>\
+            </dgm:dataModel>";
+        let relations = "<Relationships><Relationship Id='r3' Type='http://x/relationships/diagramData' Target='diagrams/data1.xml'/></Relationships>";
+        let bytes = packed(&[
+            ("word/document.xml", &main),
+            ("word/_rels/document.xml.rels", relations),
+            ("word/comments.xml", &format!("<w:comments>{comments}</w:comments>")),
+            ("word/diagrams/data1.xml", diagram),
+        ]);
+        assert_eq!(texts(&bytes), ["Offer", "To us?", "Yard", "5", "Euros?"]);
     }
 
     #[test]

@@ -228,6 +228,12 @@ impl Counters {
     }
 }
 
+/// The built-in styles of lists, which name no numbering in the paragraph: their level.
+pub(super) fn list_of_style(style: &str) -> Option<(String, usize)> {
+    let rest = style.strip_prefix("ListBullet").or_else(|| style.strip_prefix("ListNumber"))?;
+    Some((String::new(), rest.parse::<usize>().map_or(0, |level| level.saturating_sub(1))))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -37,6 +37,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     let objects = objects(&mut archive)?;
     let mut reader = Reader { list_styles, objects, ..Reader::default() };
     xml::walk(&content, |node| reader.take(node))?;
+    reader.add_notes();
     let mut metadata = super::Metadata::new();
     if let Some(meta) = archive.text("meta.xml")? {
         super::named_texts(
@@ -53,13 +54,13 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
 }
 
 /// A document within the document.
-enum Object {
+pub(super) enum Object {
     Formula(String),
     Chart(Chart),
 }
 
 /// Formulas and charts by the names of their folders. One that is damaged is left out.
-fn objects(archive: &mut Archive<'_>) -> Result<HashMap<String, Object>, Failure> {
+pub(super) fn objects(archive: &mut Archive<'_>) -> Result<HashMap<String, Object>, Failure> {
     let names = archive.names();
     let folders = names.iter().filter_map(|name| name.strip_suffix("/content.xml")).take(OBJECTS);
     let mut found = HashMap::new();
@@ -74,6 +75,11 @@ fn objects(archive: &mut Archive<'_>) -> Result<HashMap<String, Object>, Failure
         found.extend(object.map(|object| (folder.to_owned(), object)));
     }
     Ok(found)
+}
+
+/// The folder of the object that an element shows.
+pub(super) fn object_name<'a>(attributes: Attributes<'a>) -> &'a str {
+    attributes.get("href").unwrap_or_default().trim_start_matches("./")
 }
 
 /// A picture, a text box or an object.
@@ -116,6 +122,10 @@ struct Reader {
     /// Texts of notes, which follow their paragraph.
     notes: Vec<String>,
     outside: Vec<String>,
+    /// Comments that are open.
+    comments: usize,
+    /// Notes for the speaker of the slide whose notes are open.
+    spoken: Option<Vec<String>>,
     /// The mark of the note that is read, until its first paragraph.
     mark: Option<String>,
 }
@@ -123,11 +133,24 @@ struct Reader {
 impl Reader {
     fn take(&mut self, node: Node<'_>) {
         match node {
-            Node::Open("tracked-changes" | "annotation" | "notes" | "forms", _) => self.hidden += 1,
-            Node::Close("tracked-changes" | "annotation" | "notes" | "forms") => {
-                self.hidden = self.hidden.saturating_sub(1);
-            }
+            Node::Open("tracked-changes" | "forms", _) => self.hidden += 1,
+            Node::Close("tracked-changes" | "forms") => self.hidden = self.hidden.saturating_sub(1),
             _ if self.hidden > 0 => {}
+            Node::Open("annotation", _) => {
+                self.outside.push(std::mem::take(&mut self.text));
+                self.comments += 1;
+            }
+            Node::Close("annotation") => {
+                self.text = self.outside.pop().unwrap_or_default();
+                self.comments = self.comments.saturating_sub(1);
+            }
+            // The author and the time of a comment.
+            Node::Open("creator" | "creator-initials" | "date" | "date-string", _) if self.comments > 0 => {
+                self.aside = Some(String::new());
+            }
+            Node::Close("creator" | "creator-initials" | "date" | "date-string") if self.comments > 0 => {
+                self.aside = None;
+            }
             Node::Open(name, attributes) => self.open(name, attributes),
             Node::Close(name) => self.close(name),
             Node::Text(text) => match &mut self.aside {
@@ -171,17 +194,18 @@ impl Reader {
                 self.begin_cell(attributes);
             }
             "page" => {
+                self.add_notes();
                 self.pages += 1;
                 self.collector.turn_to(self.pages);
             }
+            "notes" => self.spoken = Some(Vec::new()),
             "frame" => {
                 let class = attributes.get("class").map(str::to_owned);
                 self.frames.push(Frame { class, paragraphs: self.paragraphs, ..Frame::default() });
             }
             "image" => self.frames.iter_mut().last().into_iter().for_each(|frame| frame.is_image = true),
             "object" => {
-                let name = attributes.get("href").unwrap_or_default().trim_start_matches("./");
-                let object = self.objects.remove(name);
+                let object = self.objects.remove(object_name(attributes));
                 if let Some(frame) = self.frames.last_mut() {
                     frame.is_object = object.is_some();
                 }
@@ -223,6 +247,17 @@ impl Reader {
         let text = if is_named { frame.description } else { frame.title };
         if (frame.is_image && frame.class.is_none()) || !text.trim().is_empty() {
             self.collector.image(&text);
+        }
+    }
+
+    /// Adds the notes and comments on the paragraph that has ended.
+    fn add_notes(&mut self) {
+        std::mem::take(&mut self.notes).iter().for_each(|note| self.collector.paragraph(note));
+    }
+
+    fn end_notes(&mut self) {
+        for text in self.spoken.take().unwrap_or_default() {
+            self.collector.paragraph(&text);
         }
     }
 
@@ -288,6 +323,7 @@ impl Reader {
                 }
             }
             "frame" => self.end_frame(),
+            "notes" => self.end_notes(),
             _ => {}
         }
     }
@@ -295,6 +331,12 @@ impl Reader {
     fn end_paragraph(&mut self) {
         let text = std::mem::take(&mut self.text);
         let heading = self.heading.take();
+        let class = self.frames.last().and_then(|frame| frame.class.as_deref());
+        if let Some(spoken) = &mut self.spoken {
+            // The pages on which notes are printed have heads and numbers, too.
+            spoken.extend((class == Some("notes")).then_some(text));
+            return;
+        }
         if !self.outside.is_empty() {
             let mark = self.mark.take().map_or(String::new(), |mark| format!("{mark} "));
             self.notes.push(mark + &text);
@@ -316,9 +358,7 @@ impl Reader {
             return;
         }
         self.add(heading, place, &text);
-        for note in std::mem::take(&mut self.notes) {
-            self.collector.paragraph(&note);
-        }
+        self.add_notes();
         std::mem::take(&mut self.charts).into_iter().for_each(|chart| chart.add_to(&mut self.collector));
     }
 
@@ -386,6 +426,27 @@ mod tests {
         let cells =
             table.cells.iter().map(|cell| (cell.row, cell.column, cell.row_span, cell.col_span, cell.header));
         assert_eq!(cells.collect::<Vec<_>>(), [(0, 0, 1, 2, true), (0, 2, 1, 1, true), (1, 0, 2, 1, false)]);
+    }
+
+    #[test]
+    fn comments_and_what_a_speaker_wants_to_say_are_kept() {
+        let comment = |text: &str| {
+            format!(
+                "<office:annotation><dc:creator>Anna</dc:creator><dc:date>2026-05-01</dc:date><text:p>{text}</text:p></office:annotation>"
+            )
+        };
+        let content = format!(
+            "<office:document-content><draw:page>{}<draw:frame presentation:class='title'><draw:text-box><text:p>Results{} of <text:date>May\
+             </text:date></text:p></draw:text-box></draw:frame><presentation:notes><draw:page-thumbnail presentation:class='page'/>\
+             <draw:frame presentation:class='notes'><draw:text-box><text:p>Thank the crew.</text:p></draw:text-box></draw:frame>\
+             <draw:frame presentation:class='page-number'><draw:text-box><text:p>1</text:p></draw:text-box></draw:frame></presentation:notes>\
+             </draw:page><draw:page><text:p>End</text:p></draw:page></office:document-content>",
+            comment("Of all?"),
+            comment("Which?"),
+        );
+        let blocks = read(&packed(&[("content.xml", &content)])).unwrap().blocks;
+        let texts: Vec<String> = blocks.iter().map(Block::text).collect();
+        assert_eq!(texts, ["Results of May", "Of all?", "Which?", "Thank the crew.", "End"]);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Merged cells of the sheets of an open document, and texts of cells without a type: the reader of sheets leaves them out.
+//! Merged cells of the sheets of an open document, texts of cells without a type, and texts beside the cells: the reader
+//! of sheets leaves them out.
 
 use std::collections::HashMap;
 
@@ -6,6 +7,9 @@ use calamine::Dimensions;
 
 use super::{
     archive::Archive,
+    charts::Chart,
+    collect::Collector,
+    odf::{self, Object},
     xml::{self, Attributes, Node},
 };
 use crate::failure::Failure;
@@ -22,6 +26,22 @@ pub(super) struct Sheet {
     pub(super) merged: Vec<Dimensions>,
     /// By row and column.
     pub(super) texts: Vec<((u32, u32), String)>,
+    pub(super) beside: Beside,
+}
+
+/// Texts and charts beside the cells.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Beside {
+    /// Paragraphs of text boxes and comments.
+    texts: Vec<String>,
+    charts: Vec<Chart>,
+}
+
+impl Beside {
+    pub(super) fn add_to(self, collector: &mut Collector) {
+        self.texts.iter().for_each(|text| collector.paragraph(text));
+        self.charts.into_iter().for_each(|chart| chart.add_to(collector));
+    }
 }
 
 /// Those of each sheet, by its name. Without those that cannot be read, the texts of typed cells are all there.
@@ -30,7 +50,9 @@ pub(super) fn sheets(bytes: &[u8]) -> HashMap<String, Sheet> {
 }
 
 fn read(bytes: &[u8]) -> Result<HashMap<String, Sheet>, Failure> {
-    let content = Archive::open(bytes)?.main("content.xml")?;
+    let mut archive = Archive::open(bytes)?;
+    let content = archive.main("content.xml")?;
+    let mut objects = odf::objects(&mut archive)?;
     let (mut found, mut reader) = (HashMap::new(), Reader::default());
     xml::walk(&content, |node| match node {
         Node::Open("table", attributes) => {
@@ -39,7 +61,13 @@ fn read(bytes: &[u8]) -> Result<HashMap<String, Sheet>, Failure> {
         }
         Node::Open("table-row", attributes) => reader.rows = count(attributes, "number-rows-repeated"),
         Node::Open("table-cell" | "covered-table-cell", attributes) => reader.cell(attributes),
-        Node::Open("annotation", _) => reader.text = None,
+        Node::Open("annotation" | "shapes", _) => reader.beside += 1,
+        Node::Close("annotation" | "shapes") => reader.beside = reader.beside.saturating_sub(1),
+        Node::Open("object", attributes) => {
+            if let Some(Object::Chart(chart)) = objects.remove(odf::object_name(attributes)) {
+                reader.sheet.beside.charts.push(chart.titles_only());
+            }
+        }
         Node::Open("p", _) => reader.begin_paragraph(),
         Node::Open("s", attributes) => {
             reader.push(&" ".repeat((count(attributes, "c") as usize).min(SPACES)));
@@ -47,7 +75,7 @@ fn read(bytes: &[u8]) -> Result<HashMap<String, Sheet>, Failure> {
         Node::Open("tab", _) => reader.push("\t"),
         Node::Open("line-break", _) => reader.push("\n"),
         Node::Text(text) => reader.push(text),
-        Node::Close("p") => reader.is_in_paragraph = false,
+        Node::Close("p") => reader.end_paragraph(),
         Node::Close("table-cell" | "covered-table-cell") => reader.end_cell(),
         Node::Close("table-row") => {
             reader.row = reader.row.saturating_add(reader.rows);
@@ -78,6 +106,9 @@ struct Reader {
     /// Of the cell that is read, if it has no type.
     text: Option<String>,
     is_in_paragraph: bool,
+    /// Elements beside the cells that are open, and the paragraph in them.
+    beside: usize,
+    aside: String,
     /// How many texts were kept of all sheets.
     kept: usize,
     sheet: Sheet,
@@ -99,17 +130,23 @@ impl Reader {
 
     fn begin_paragraph(&mut self) {
         self.is_in_paragraph = true;
-        if self.text.as_ref().is_some_and(|text| !text.is_empty()) {
+        if self.beside == 0 && self.text.as_ref().is_some_and(|text| !text.is_empty()) {
             self.push("\n");
         }
     }
 
-    fn push(&mut self, more: &str) {
-        if self.is_in_paragraph
-            && let Some(text) = &mut self.text
-        {
-            text.push_str(more);
+    fn end_paragraph(&mut self) {
+        self.is_in_paragraph = false;
+        let text = std::mem::take(&mut self.aside);
+        if !text.trim().is_empty() && self.kept < TEXTS {
+            self.sheet.beside.texts.push(text);
+            self.kept += 1;
         }
+    }
+
+    fn push(&mut self, more: &str) {
+        let text = if self.beside > 0 { Some(&mut self.aside) } else { self.text.as_mut() };
+        text.into_iter().filter(|_| self.is_in_paragraph).for_each(|text| text.push_str(more));
     }
 
     fn end_cell(&mut self) {

@@ -1,14 +1,14 @@
-//! PowerPoint since 2007, ECMA-376: slides with titles, texts, lists and tables.
+//! PowerPoint since 2007, ECMA-376: slides with titles, texts, lists, tables and figures, their comments, and notes for
+//! their speakers.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 
 use super::{
     Content,
     archive::Archive,
-    charts::Chart,
     collect::Collector,
-    docx::charts_of,
-    formula, numbering,
+    figures::Figures,
+    formula, numbering, remarks,
     tree::Builder,
     xml::{self, Attributes, Node},
 };
@@ -20,28 +20,84 @@ use crate::{
 /// Levels of numbered paragraphs.
 const LEVELS: usize = 9;
 
-/// Reads all slides; each is a page.
+/// Reads all slides; each is a page. What repeats at the edge of slides is read once.
 pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     let mut archive = Archive::open(bytes)?;
-    let number = |name: &str| -> Option<usize> {
-        name.strip_prefix("ppt/slides/slide")?.strip_suffix(".xml")?.parse().ok()
-    };
-    let mut slides: Vec<usize> = archive.names().iter().filter_map(|name| number(name)).collect();
-    slides.sort_unstable();
-    let mut collector = Collector::default();
-    for (index, slide) in slides.iter().enumerate() {
+    let slides = slides(&mut archive)?;
+    let (mut collector, mut known) = (Collector::default(), HashSet::new());
+    for (index, part) in slides.iter().enumerate() {
         collector.turn_to(index + 1);
-        let part = format!("ppt/slides/slide{slide}.xml");
-        let text = archive.main(&part)?;
-        let charts = charts_of(&mut archive, &part)?;
-        let mut reader = Reader { collector, charts, ..Reader::default() };
-        xml::walk(&text, |node| reader.take(node))?;
-        collector = reader.collector;
+        let figures = Figures::of(&mut archive, part)?;
+        let margins = add_drawing(&mut archive, part, figures, &mut collector)?;
+        let margins = margins.into_iter().filter(|text| known.insert(text.clone()));
+        margins.for_each(|text| collector.paragraph(&text));
+        add_beside(&mut archive, part, &mut collector)?;
     }
     let mut metadata = super::core_properties(&mut archive)?;
     metadata.insert("page_count".to_owned(), slides.len().into());
     metadata.insert("pages".to_owned(), slides.len().into());
     Ok(Content { blocks: collector.finish(), metadata, ..Content::default() })
+}
+
+/// The parts of the slides in the order in which they are shown; behind them those that the presentation does not name.
+fn slides(archive: &mut Archive<'_>) -> Result<Vec<String>, Failure> {
+    let name = archive.main_name("ppt/presentation.xml")?;
+    let mut relations = archive.relations(&name)?;
+    let mut slides = Vec::new();
+    if let Some(xml) = archive.text(&name)? {
+        xml::walk(&xml, |node| {
+            if let Node::Open("sldId", attributes) = node {
+                // One id is the slide's own, the other that of its relation.
+                let mut values = attributes.pairs().iter().filter(|(name, _)| name == "id");
+                let slide = values.find_map(|(_, value)| relations.remove(value));
+                slides.extend(slide.map(|relation| relation.part));
+            }
+        })?;
+    }
+    let number = |name: &str| -> Option<usize> {
+        name.strip_prefix("ppt/slides/slide")?.strip_suffix(".xml")?.parse().ok()
+    };
+    let names = archive.names();
+    slides.retain(|slide| names.contains(slide));
+    let mut others: Vec<(usize, String)> =
+        names.into_iter().filter_map(|name| Some((number(&name)?, name))).collect();
+    others.retain(|(_, name)| !slides.contains(name));
+    others.sort_unstable();
+    slides.extend(others.into_iter().map(|(_, name)| name));
+    Ok(slides)
+}
+
+/// Adds the shapes of a slide or another drawing. Gives back what stands at its edge.
+pub(super) fn add_drawing(
+    archive: &mut Archive<'_>,
+    part: &str,
+    figures: Figures,
+    collector: &mut Collector,
+) -> Result<Vec<String>, Failure> {
+    let text = archive.main(part)?;
+    let mut reader = Reader { collector: std::mem::take(collector), figures, ..Reader::default() };
+    let walked = xml::walk(&text, |node| reader.take(node));
+    *collector = reader.collector;
+    walked.map(|()| reader.margins)
+}
+
+/// Adds the notes for the speaker, and the comments of a slide.
+fn add_beside(archive: &mut Archive<'_>, part: &str, collector: &mut Collector) -> Result<(), Failure> {
+    let mut relations: Vec<_> = archive.relations(part)?.into_values().collect();
+    relations.sort_unstable_by(|one, other| one.part.cmp(&other.part));
+    let mut of = |kind: &str| -> Result<Vec<String>, Failure> {
+        let parts = relations.iter().filter(|relation| relation.kind == kind);
+        let texts: Result<Vec<Option<String>>, _> =
+            parts.map(|relation| archive.text(&relation.part)).collect();
+        Ok(texts?.into_iter().flatten().collect())
+    };
+    for xml in of("notesSlide")? {
+        remarks::speaker_notes(&xml)?.iter().for_each(|text| collector.paragraph(text));
+    }
+    for xml in of("comments")? {
+        remarks::comments(&xml, "cm", "idx")?.iter().for_each(|comment| collector.paragraph(&comment.text));
+    }
+    Ok(())
 }
 
 #[derive(Default)]
@@ -59,12 +115,14 @@ struct Reader {
     table: Option<Table>,
     /// Whether the first row and the first column of the table are headers.
     heads: (bool, bool),
-    charts: HashMap<String, Chart>,
+    figures: Figures,
     formula: Option<Builder>,
     /// The description of the open picture or frame.
     description: String,
     /// Elements whose content is not shown.
     hidden: usize,
+    /// Dates and footers.
+    margins: Vec<String>,
 }
 
 /// The marker of a paragraph.
@@ -123,9 +181,9 @@ impl Reader {
                 let text = described("descr").or_else(|| described("title"));
                 text.unwrap_or_default().clone_into(&mut self.description);
             }
-            "chart" => {
-                if let Some(chart) = attributes.get("id").and_then(|key| self.charts.remove(key)) {
-                    chart.add_to(&mut self.collector);
+            "chart" | "relIds" => {
+                if let Some(figure) = self.figures.shown_by(name, attributes) {
+                    figure.add_to(&mut self.collector);
                 }
             }
             _ => {}
@@ -185,8 +243,9 @@ impl Reader {
         match (self.place.as_deref(), marker) {
             (Some("title"), _) => self.collector.heading(2, &text),
             (Some("ctrTitle"), _) => self.collector.heading(1, &text),
-            // Dates, footers and numbers of slides.
-            (Some("dt" | "ftr" | "sldNum"), _) => {}
+            (Some("sldNum"), _) => {}
+            (Some("dt" | "ftr" | "hdr"), _) if is_empty => {}
+            (Some("dt" | "ftr" | "hdr"), _) => self.margins.push(text.trim().to_owned()),
             (_, Some(Marker::Number(..))) if is_empty => {}
             (_, Some(Marker::Number(kind, start))) => {
                 let label = numbering::of_slide(&kind, self.count(level, kind.clone(), start));
@@ -238,6 +297,77 @@ mod tests {
         let Kind::Table(table) = &blocks[0].content else { panic!("{blocks:?}") };
         let cells = table.cells.iter().map(|cell| (cell.row, cell.column, cell.col_span, cell.header));
         assert_eq!(cells.collect::<Vec<_>>(), [(0, 0, 1, true), (0, 1, 2, true), (1, 0, 1, true)]);
+    }
+
+    fn shape(place: &str, text: &str) -> String {
+        format!(
+            "<p:sp><p:nvSpPr><p:nvPr>{place}</p:nvPr></p:nvSpPr><p:txBody><a:p><a:r><a:t>{text}</a:t></a:r></a:p></p:txBody></p:sp>"
+        )
+    }
+
+    fn relation(id: &str, kind: &str, target: &str) -> String {
+        format!("<Relationship Id='{id}' Type='http://x/relationships/{kind}' Target='{target}'/>")
+    }
+
+    #[test]
+    fn slides_are_in_the_order_of_the_presentation() {
+        let slide =
+            |text: &str| format!("<p:sld>{}{}</p:sld>", shape("", text), shape("<p:ph type='ftr'/>", "ACME"));
+        let presentation = "<p:presentation><p:sldIdLst><p:sldId id='256' r:id='r2'/><p:sldId id='257' r:id='r1'/><p:sldId id='258' r:id='r9'/>\
+            </p:sldIdLst></p:presentation>";
+        let relations = [
+            relation("r1", "slide", "slides/slide1.xml"),
+            relation("r2", "slide", "slides/slide2.xml"),
+            relation("r9", "slide", "slides/gone.xml"),
+        ];
+        let bytes = packed(&[
+            ("ppt/presentation.xml", presentation),
+            (
+                "ppt/_rels/presentation.xml.rels",
+                &format!("<Relationships>{}</Relationships>", relations.concat()),
+            ),
+            ("ppt/slides/slide1.xml", &slide("Second")),
+            ("ppt/slides/slide2.xml", &slide("First")),
+            ("ppt/slides/slide10.xml", &slide("Unnamed")),
+        ]);
+        let blocks = read(&bytes).unwrap().blocks;
+        let texts: Vec<_> = blocks.iter().map(|block| (block.page, block.text())).collect();
+        let expected = [(1, "First"), (1, "ACME"), (2, "Second"), (3, "Unnamed")];
+        assert_eq!(texts, expected.map(|(page, text)| (Some(page), text.to_owned())));
+    }
+
+    #[test]
+    fn notes_comments_and_diagrams_are_kept() {
+        let slide = format!(
+            "<p:sld>{}<p:graphicFrame><p:nvGraphicFramePr><p:cNvPr id='5' descr=''/></p:nvGraphicFramePr><a:graphic><a:graphicData>\
+             <dgm:relIds r:dm='r3' r:lo='r4'/></a:graphicData></a:graphic></p:graphicFrame></p:sld>",
+            shape("<p:ph type='title'/>", "Results")
+        );
+        let notes = format!(
+            "<p:notes>{}{}{}</p:notes>",
+            shape("<p:ph type='sldImg'/>", ""),
+            shape("<p:ph type='body' idx='1'/>", "Thank the crew."),
+            shape("<p:ph type='sldNum'/>", "1")
+        );
+        let relations = [
+            relation("r1", "notesSlide", "../notesSlides/notesSlide1.xml"),
+            relation("r2", "comments", "../comments/comment1.xml"),
+            relation("r3", "diagramData", "../diagrams/data1.xml"),
+        ];
+        let diagram = "<dgm:dataModel><dgm:ptLst><dgm:pt modelId='1'><dgm:t><a:p><a:r><a:t>Yard</a:t></a:r></a:p></dgm:t></dgm:pt></dgm:ptLst>\
+            </dgm:dataModel>";
+        let bytes = packed(&[
+            ("ppt/slides/slide1.xml", &slide),
+            (
+                "ppt/slides/_rels/slide1.xml.rels",
+                &format!("<Relationships>{}</Relationships>", relations.concat()),
+            ),
+            ("ppt/notesSlides/notesSlide1.xml", &notes),
+            ("ppt/comments/comment1.xml", "<p:cmLst><p:cm idx='1'><p:text>Larger?</p:text></p:cm></p:cmLst>"),
+            ("ppt/diagrams/data1.xml", diagram),
+        ]);
+        let texts: Vec<String> = read(&bytes).unwrap().blocks.iter().map(Block::text).collect();
+        assert_eq!(texts, ["Results", "Yard", "Thank the crew.", "Larger?"]);
     }
 
     #[test]

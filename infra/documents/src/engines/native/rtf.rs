@@ -1,32 +1,29 @@
 //! Rich text after Microsoft's specification 1.9.1: paragraphs, headings by outline level, tables, bullets.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use encoding_rs::{Encoding, WINDOWS_1250, WINDOWS_1251, WINDOWS_1252, WINDOWS_1253, WINDOWS_1254};
+use encoding_rs::{Encoding, WINDOWS_1252};
 
 use super::{
     Content,
     collect::Collector,
-    docx_table::{DocxTable, Merge},
+    docx_table::Merge,
+    notes,
+    rtf_letters::{self, Fonts, Letters},
+    rtf_table::{Place, Row, table},
 };
-use crate::{failure::Failure, table::Table};
+use crate::{block::Block, failure::Failure};
 
 /// Groups within groups at most.
 const DEPTH: usize = 1000;
-/// How far the edges of one column may miss each other from row to row, in twentieths of a point.
-const NEAR: i32 = 60;
 /// Groups that hold no text of the document.
-const HIDDEN: [&str; 16] = [
+const HIDDEN: [&str; 12] = [
     "fonttbl",
     "colortbl",
     "stylesheet",
     "info",
     "pict",
     "object",
-    "header",
-    "footer",
-    "headerf",
-    "footerf",
     "themedata",
     "listtable",
     "listoverridetable",
@@ -35,13 +32,26 @@ const HIDDEN: [&str; 16] = [
     "generator",
 ];
 
-/// Reads a text.
+/// Reads a text with the headers of its pages before it and the footers behind it, each once.
 pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
-    let mut reader = Reader { headings: headings(bytes), ..Reader::default() };
+    let (headings, fonts) = (headings(bytes), Fonts::read(bytes));
+    let mut reader = Reader { headings, fonts, ..Reader::default() };
     reader.run(bytes)?;
-    reader.end_paragraph();
-    reader.end_table();
-    Ok(Content { blocks: reader.collector.finish(), ..Content::default() })
+    reader.end_part();
+    let mut blocks = without_repeated(reader.heads);
+    blocks.extend(reader.body.collector.finish());
+    blocks.extend(without_repeated(reader.feet));
+    Ok(Content { blocks, ..Content::default() })
+}
+
+/// Numbers of pages alone are left out, too.
+fn without_repeated(mut margins: Vec<Block>) -> Vec<Block> {
+    let mut known = HashSet::new();
+    margins.retain(|block| {
+        let text = block.text();
+        text.chars().any(char::is_alphabetic) && known.insert(text)
+    });
+    margins
 }
 
 /// State of a group.
@@ -50,47 +60,15 @@ struct State {
     hidden: bool,
     /// Letters of an older program's version that follow a Unicode letter.
     skip: usize,
+    /// Of the font.
+    encoding: Option<&'static Encoding>,
 }
 
-/// A row of a table: its texts, and the places of its cells if they are described.
-struct Row {
-    texts: Vec<String>,
-    places: Vec<Place>,
-    is_head: bool,
-}
-
-/// Where a cell is.
-#[derive(Clone, Copy, Default)]
-struct Place {
-    right: i32,
-    /// Whether it is part of the cell before.
-    is_merged: bool,
-    /// Whether it is one with cells above or below.
-    rows: Option<Merge>,
-}
-
-/// The paragraph that a text box interrupts.
-struct Interrupted {
-    /// How many groups are open around the box.
-    depth: usize,
-    text: String,
-    outline: Option<u8>,
-    is_item: bool,
-    in_table: bool,
-}
-
-struct Reader {
-    /// Levels of the styles of headings, by their numbers.
-    headings: HashMap<i32, u8>,
+/// The text, or a part that stands apart from it.
+#[derive(Default)]
+struct Part {
     collector: Collector,
     text: String,
-    state: State,
-    stack: Vec<State>,
-    /// Paragraphs around the text boxes that are read.
-    interrupted: Vec<Interrupted>,
-    encoding: &'static Encoding,
-    /// Letters that are left out, because they repeat a Unicode one.
-    skipping: usize,
     outline: Option<u8>,
     is_item: bool,
     in_table: bool,
@@ -101,6 +79,47 @@ struct Reader {
     /// The cell that is described.
     place: Place,
     is_head: bool,
+    /// Footnotes and comments of the paragraph.
+    notes: Vec<Block>,
+}
+
+/// Parts apart from the text around them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Apart {
+    /// A text box, read before the paragraph in which it stands.
+    Box,
+    /// Of pages.
+    Head,
+    Foot,
+    /// A footnote or a comment, read behind the paragraph in which it stands.
+    Note,
+}
+
+/// The part of the text that another one interrupts.
+struct Interrupted {
+    /// How many groups are open around the other.
+    depth: usize,
+    by: Apart,
+    part: Part,
+}
+
+struct Reader {
+    /// Levels of the styles of headings, by their numbers.
+    headings: HashMap<i32, u8>,
+    fonts: Fonts,
+    body: Part,
+    heads: Vec<Block>,
+    feet: Vec<Block>,
+    /// Footnotes so far.
+    footnotes: usize,
+    state: State,
+    stack: Vec<State>,
+    interrupted: Vec<Interrupted>,
+    /// Of fonts that have none of their own.
+    encoding: &'static Encoding,
+    letters: Letters,
+    /// Letters that are left out, because they repeat a Unicode one.
+    skipping: usize,
     high: Option<u16>,
 }
 
@@ -108,21 +127,17 @@ impl Default for Reader {
     fn default() -> Self {
         Self {
             headings: HashMap::new(),
-            collector: Collector::default(),
-            text: String::new(),
-            state: State { hidden: false, skip: 1 },
+            fonts: Fonts::default(),
+            body: Part::default(),
+            heads: Vec::new(),
+            feet: Vec::new(),
+            footnotes: 0,
+            state: State { hidden: false, skip: 1, encoding: None },
             stack: Vec::new(),
             interrupted: Vec::new(),
             encoding: WINDOWS_1252,
+            letters: Letters::default(),
             skipping: 0,
-            outline: None,
-            is_item: false,
-            in_table: false,
-            rows: Vec::new(),
-            row: Vec::new(),
-            places: Vec::new(),
-            place: Place::default(),
-            is_head: false,
             high: None,
         }
     }
@@ -141,7 +156,7 @@ impl Reader {
                     at += 1;
                 }
                 b'}' => {
-                    self.end_box();
+                    self.end_apart();
                     self.state = self.stack.pop().unwrap_or(self.state);
                     at += 1;
                 }
@@ -200,46 +215,65 @@ impl Reader {
             _ if HIDDEN.contains(&word) => self.state.hidden = true,
             // The paragraph around continues behind hidden groups.
             "par" | "sect" | "page" | "pard" | "intbl" | "cell" | "row" if self.state.hidden => {}
-            "ansicpg" => self.encoding = encoding(number.unwrap_or(1252)),
+            "ansicpg" => self.encoding = rtf_letters::of_page(number.unwrap_or(1252)),
+            "mac" => self.encoding = rtf_letters::of_page(10_000),
+            "f" => self.state.encoding = number.and_then(|font| self.fonts.encoding(font)),
+            "plain" => self.state.encoding = None,
+            "header" | "headerl" | "headerr" | "headerf" if !self.state.hidden => {
+                self.begin_apart(Apart::Head)
+            }
+            "footer" | "footerl" | "footerr" | "footerf" if !self.state.hidden => {
+                self.begin_apart(Apart::Foot)
+            }
             "uc" => self.state.skip = usize::try_from(number.unwrap_or(1)).unwrap_or(1),
             "u" => self.unicode(number.unwrap_or(0)),
             "par" | "sect" | "page" => self.end_paragraph(),
             "pard" => {
-                self.outline = None;
-                self.is_item = false;
-                self.in_table = false;
+                self.body.outline = None;
+                self.body.is_item = false;
+                self.body.in_table = false;
             }
             "s" if !self.state.hidden => {
-                self.outline = number.and_then(|style| self.headings.get(&style)).copied()
+                self.body.outline = number.and_then(|style| self.headings.get(&style)).copied()
             }
-            "intbl" => self.in_table = true,
+            "intbl" => self.body.in_table = true,
             "cell" => {
-                let text = std::mem::take(&mut self.text);
-                self.row.push(text);
+                let text = std::mem::take(&mut self.body.text);
+                self.body.row.push(text);
             }
             "row" => {
-                let (texts, places) = (std::mem::take(&mut self.row), self.places.clone());
-                self.rows.push(Row { texts, places, is_head: self.is_head });
+                let (texts, places) = (std::mem::take(&mut self.body.row), self.body.places.clone());
+                self.body.rows.push(Row { texts, places, is_head: self.body.is_head });
             }
             "trowd" => {
-                self.places.clear();
-                (self.place, self.is_head) = (Place::default(), false);
+                self.body.places.clear();
+                (self.body.place, self.body.is_head) = (Place::default(), false);
             }
-            "trhdr" => self.is_head = true,
-            "clmrg" => self.place.is_merged = true,
-            "clvmgf" => self.place.rows = Some(Merge::Starts),
-            "clvmrg" => self.place.rows = Some(Merge::Continues),
+            "trhdr" => self.body.is_head = true,
+            "clmrg" => self.body.place.is_merged = true,
+            "clvmgf" => self.body.place.rows = Some(Merge::Starts),
+            "clvmrg" => self.body.place.rows = Some(Merge::Continues),
             "cellx" => {
-                let place = Place { right: number.unwrap_or(0), ..std::mem::take(&mut self.place) };
-                self.places.push(place);
+                let place = Place { right: number.unwrap_or(0), ..std::mem::take(&mut self.body.place) };
+                self.body.places.push(place);
             }
             "outlinelevel" => {
-                self.outline = number.and_then(|level| u8::try_from(level).ok()).filter(|level| *level < 9)
+                self.body.outline =
+                    number.and_then(|level| u8::try_from(level).ok()).filter(|level| *level < 9)
             }
-            "shptxt" => self.begin_box(),
-            "ls" => self.is_item = true,
+            "footnote" if !self.state.hidden => {
+                self.footnotes += 1;
+                self.begin_apart(Apart::Note);
+            }
+            // Programs that know no comments skip the group.
+            "annotation" if self.stack.last().is_none_or(|outer| !outer.hidden) => {
+                self.begin_apart(Apart::Note);
+            }
+            "chftn" => self.push_mark(),
+            "shptxt" => self.begin_apart(Apart::Box),
+            "ls" => self.body.is_item = true,
             "listtext" | "pntext" => {
-                self.is_item = true;
+                self.body.is_item = true;
                 self.state.hidden = true;
             }
             "tab" => self.push('\t'),
@@ -273,58 +307,80 @@ impl Reader {
             self.skipping -= 1;
             return;
         }
-        let (letters, ..) = self.encoding.decode(std::slice::from_ref(&byte));
         if !self.state.hidden {
-            self.text.push_str(&letters);
+            let letters = self.letters.take(byte, self.state.encoding.unwrap_or(self.encoding));
+            self.body.text.extend(letters);
         }
     }
 
     fn push(&mut self, letter: char) {
         if !self.state.hidden {
-            self.text.push(letter);
+            self.body.text.push(letter);
         }
     }
 
     fn end_paragraph(&mut self) {
-        if self.in_table {
-            self.push('\n');
+        let part = &mut self.body;
+        if part.in_table {
+            part.text.push('\n');
             return;
         }
-        // A text box does not end the table in a cell of which it stands.
-        if self.interrupted.is_empty() {
-            self.end_table();
+        part.end_table();
+        part.end_paragraph();
+    }
+
+    /// Opens a part apart from the text around it, until the end of the group.
+    fn begin_apart(&mut self, by: Apart) {
+        let mut part = std::mem::take(&mut self.body);
+        if by == Apart::Box {
+            self.body.collector = std::mem::take(&mut part.collector);
         }
+        self.interrupted.push(Interrupted { depth: self.stack.len(), by, part });
+        self.state.hidden = false;
+    }
+
+    /// At the end of a group, which may be that of a part that stands apart.
+    fn end_apart(&mut self) {
+        if self.interrupted.last().is_none_or(|around| around.depth != self.stack.len()) {
+            return;
+        }
+        let Some(Interrupted { by, part, .. }) = self.interrupted.pop() else { return };
+        self.end_part();
+        let Part { collector, .. } = std::mem::replace(&mut self.body, part);
+        match by {
+            Apart::Box => self.body.collector = collector,
+            Apart::Head => self.heads.extend(collector.finish()),
+            Apart::Foot => self.feet.extend(collector.finish()),
+            Apart::Note => self.body.notes.extend(collector.finish()),
+        }
+    }
+
+    /// The mark of the next footnote, or in a footnote its own.
+    fn push_mark(&mut self) {
+        let is_in_note = self.interrupted.last().is_some_and(|around| around.by == Apart::Note);
+        let number = self.footnotes + usize::from(!is_in_note);
+        notes::mark(&number.to_string()).chars().for_each(|sign| self.push(sign));
+        if is_in_note {
+            self.push(' ');
+        }
+    }
+
+    fn end_part(&mut self) {
+        self.body.in_table = false;
+        self.body.end_table();
+        self.body.end_paragraph();
+    }
+}
+
+impl Part {
+    fn end_paragraph(&mut self) {
         let text = std::mem::take(&mut self.text);
         match self.outline {
             Some(level) => self.collector.heading(level + 1, &text),
             None if self.is_item => self.collector.item(0, false, &text),
             None => self.collector.paragraph(&text),
         }
-    }
-
-    /// The text of a shape is a paragraph before the one in which the shape stands.
-    fn begin_box(&mut self) {
-        self.interrupted.push(Interrupted {
-            depth: self.stack.len(),
-            text: std::mem::take(&mut self.text),
-            outline: self.outline.take(),
-            is_item: std::mem::take(&mut self.is_item),
-            in_table: std::mem::take(&mut self.in_table),
-        });
-        self.state.hidden = false;
-    }
-
-    /// At the end of a group, which may be that of a text box.
-    fn end_box(&mut self) {
-        if self.interrupted.last().is_none_or(|around| around.depth != self.stack.len()) {
-            return;
-        }
-        let box_text = std::mem::take(&mut self.text);
-        let Some(Interrupted { text, outline, is_item, in_table, .. }) = self.interrupted.pop() else {
-            return;
-        };
-        self.collector.paragraph(&box_text);
-        (self.text, self.outline, self.is_item, self.in_table) = (text, outline, is_item, in_table);
+        std::mem::take(&mut self.notes).iter().for_each(|note| self.collector.paragraph(&note.text()));
     }
 
     fn end_table(&mut self) {
@@ -332,38 +388,6 @@ impl Reader {
             self.collector.table(table(std::mem::take(&mut self.rows)));
         }
     }
-}
-
-/// The rows as a table, whose columns end where a cell ends in any of them.
-fn table(rows: Vec<Row>) -> Table {
-    if rows.iter().any(|row| row.places.len() != row.texts.len()) {
-        return Table::new(rows.into_iter().map(|row| row.texts).collect());
-    }
-    let mut edges: Vec<i32> = rows.iter().flat_map(|row| &row.places).map(|place| place.right).collect();
-    edges.sort_unstable();
-    edges.dedup_by(|next, edge| *next - *edge <= NEAR);
-    let mut table = DocxTable::default();
-    for Row { texts, places, is_head } in rows {
-        table.begin_row();
-        if is_head {
-            table.make_row_head();
-        }
-        let mut begun = 0;
-        for (index, (text, place)) in texts.into_iter().zip(&places).enumerate() {
-            if place.is_merged && index > 0 {
-                continue;
-            }
-            let merged = places[index + 1..].iter().take_while(|next| next.is_merged).last();
-            let right = merged.map_or(place.right, |last| last.right);
-            let end = edges.partition_point(|edge| *edge <= right).max(begun + 1);
-            table.begin_cell();
-            table.span_columns(end - begun);
-            place.rows.into_iter().for_each(|rows| table.merge_rows(rows));
-            table.text().into_iter().for_each(|cell| cell.clone_from(&text));
-            begun = end;
-        }
-    }
-    table.finish()
 }
 
 /// The styles called `heading 1` and so on, from 0: each is a group of the style sheet that ends with its name.
@@ -385,17 +409,6 @@ fn headings(bytes: &[u8]) -> HashMap<i32, u8> {
         }
     }
     found
-}
-
-fn encoding(page: i32) -> &'static Encoding {
-    match page {
-        1250 => WINDOWS_1250,
-        1251 => WINDOWS_1251,
-        1253 => WINDOWS_1253,
-        1254 => WINDOWS_1254,
-        65001 => encoding_rs::UTF_8,
-        _ => WINDOWS_1252,
-    }
 }
 
 #[cfg(test)]
@@ -446,16 +459,20 @@ mod tests {
     }
 
     #[test]
-    fn merged_cells_of_tables_are_kept() {
-        let rtf = br"{\rtf1\ansi\trowd\trhdr\clvmgf\cellx1000\clmgf\cellx2000\clmrg\cellx3000\pard\intbl Part\cell Size\cell\cell\row
-            \trowd\clvmrg\cellx1010\cellx2000\cellx3000\pard\intbl\cell mm\cell inch\cell\row
-            \trowd\cellx2000\cellx3000\pard\intbl Rod\cell 1\cell\row\pard}";
+    fn heads_and_feet_of_pages_are_read_once() {
+        let rtf = br"{\rtf1{\header\pard\intbl ACME\cell Report\cell\row\pard\par}{\headerl\pard Left page\par}{\headerf\pard Left page\par}
+            {\footer\pard\qc 1\par Bank account 5\par}\pard First {\footerf\pard Bank account 5\par}line\par}";
         let blocks = super::read(rtf).unwrap().blocks;
-        let Kind::Table(table) = &blocks[0].content else { panic!("{blocks:?}") };
-        assert_eq!(table.rows, [["Part", "Size", ""], ["", "mm", "inch"], ["Rod", "", "1"]]);
-        let merged = table.cells.iter().filter(|cell| cell.row_span * cell.col_span > 1);
-        let merged: Vec<_> =
-            merged.map(|cell| (cell.row, cell.column, cell.row_span, cell.col_span)).collect();
-        assert_eq!(merged, [(0, 0, 2, 1), (0, 1, 1, 2), (2, 0, 1, 2)]);
+        let texts: Vec<_> = blocks.iter().map(crate::block::Block::text).collect();
+        assert_eq!(texts, ["ACME\tReport", "Left page", "First line", "Bank account 5"]);
+    }
+
+    #[test]
+    fn notes_and_comments_follow_their_paragraphs() {
+        let rtf = br"{\rtf1 Checked{\super\chftn{\footnote\pard\plain\super\chftn In May.}} twice{\*\atnid AB}{\*\atnauthor Anna}{\*\annotation{\*\atndate 1}
+            \pard Really?\par Yes.}.{\footnote\chftn By Anna.}\par End\par}";
+        let blocks = super::read(rtf).unwrap().blocks;
+        let texts: Vec<_> = blocks.iter().map(crate::block::Block::text).collect();
+        assert_eq!(texts, ["Checked¹ twice.", "¹ In May.", "Really?", "Yes.", "² By Anna.", "End"]);
     }
 }

@@ -7,7 +7,7 @@ use std::{
 
 use calamine::{Cell, Data, DataRef, Dimensions, Range, Reader, Sheets, open_workbook_auto_from_rs};
 
-use super::{Content, collect::Collector, ods};
+use super::{Content, collect::Collector, ods, xlsx::Workbook};
 use crate::{
     failure::Failure,
     table::{MAX_CELLS, Table, TableCell},
@@ -22,6 +22,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     let mut book = open_workbook_auto_from_rs(Cursor::new(bytes)).map_err(|error| failure(&error))?;
     let mut collector = Collector::default();
     let mut warnings = Vec::new();
+    let mut workbook = matches!(book, Sheets::Xlsx(_)).then(|| Workbook::open(bytes));
     let mut of_open = if matches!(book, Sheets::Ods(_)) { ods::sheets(bytes) } else { HashMap::new() };
     for name in book.sheet_names() {
         let Some((range, cut)) = cells_of(&mut book, &name) else {
@@ -29,6 +30,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
             continue;
         };
         let of_open = of_open.remove(&name);
+        let beside = of_open.as_ref().map(|sheet| sheet.beside.clone()).unwrap_or_default();
         let merged = match &of_open {
             Some(sheet) => sheet.merged.clone(),
             None => merged(&mut book, &name),
@@ -44,6 +46,17 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
         let cells = merged.into_iter().filter_map(|area| table_cell(&area, first)).collect();
         collector.heading(2, &name);
         collector.table(Table { rows, cells });
+        beside.add_to(&mut collector);
+        let added = match &mut workbook {
+            Some(Ok(book)) => book.add_beside(&name, &mut collector).is_ok(),
+            Some(Err(_)) => false,
+            None => true,
+        };
+        // The cells are all there.
+        if !added {
+            warnings
+                .push("what stands beside the cells of a sheet cannot be read and was left out".to_owned());
+        }
     }
     Ok(Content { blocks: collector.finish(), warnings, ..Content::default() })
 }
@@ -174,7 +187,10 @@ fn failure(error: &calamine::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{block::Content as Kind, engines::native::archive::packed};
+    use crate::{
+        block::{Block, Content as Kind},
+        engines::native::archive::packed,
+    };
 
     /// The table of the first sheet.
     fn table(bytes: &[u8]) -> Table {
@@ -217,6 +233,15 @@ mod tests {
     }
 
     #[test]
+    fn what_stands_beside_the_cells_of_an_open_sheet_is_kept() {
+        let rows = "<table:shapes><draw:frame><draw:text-box><text:p>Draft</text:p><text:p/></draw:text-box></draw:frame></table:shapes>\
+            <table:table-row><table:table-cell><office:annotation><dc:creator>Anna</dc:creator><text:p>Twice</text:p></office:annotation>\
+            <text:p>25</text:p></table:table-cell></table:table-row>";
+        let texts: Vec<String> = read(&open_sheet(rows)).unwrap().blocks.iter().map(Block::text).collect();
+        assert_eq!(texts, ["Sizes", "25", "Draft", "Twice"]);
+    }
+
+    #[test]
     fn merged_cells_of_an_open_sheet_are_kept() {
         let cell = |attributes: &str, text: &str| {
             format!(
@@ -245,6 +270,11 @@ mod tests {
 
     /// A workbook with one sheet.
     fn workbook(sheet: &str) -> Vec<u8> {
+        workbook_with(sheet, &[])
+    }
+
+    /// A workbook with one sheet, and other parts.
+    fn workbook_with(sheet: &str, others: &[(&str, &str)]) -> Vec<u8> {
         let types = "<Types><Override PartName='/xl/workbook.xml' ContentType='application/vnd.openxmlformats-officedocument.spreadsheetml.sheet.main+xml'/></Types>";
         let root = "<Relationships xmlns='http://schemas.openxmlformats.org/package/2006/relationships'><Relationship Id='rId1' \
             Type='http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument' Target='xl/workbook.xml'/></Relationships>";
@@ -255,13 +285,14 @@ mod tests {
         let sheet = format!(
             "<worksheet xmlns='http://schemas.openxmlformats.org/spreadsheetml/2006/main'>{sheet}</worksheet>"
         );
-        packed(&[
+        let parts = [
             ("[Content_Types].xml", types),
             ("_rels/.rels", root),
             ("xl/workbook.xml", book),
             ("xl/_rels/workbook.xml.rels", relations),
             ("xl/worksheets/sheet1.xml", &sheet),
-        ])
+        ];
+        packed(&[&parts, others].concat())
     }
 
     fn cell_at(place: &str, text: &str) -> String {
@@ -289,6 +320,48 @@ mod tests {
         let rows = format!("<row r='1'>{}</row><row r='60000'>{far}</row>", cell_at("A1", "near"));
         let content = read(&workbook(&format!("<sheetData>{rows}</sheetData>"))).unwrap();
         assert_eq!(content.warnings, ["of a sheet, only the first 1953 rows and 512 columns were read"]);
+    }
+
+    #[test]
+    fn what_stands_beside_the_cells_of_a_sheet_is_kept() {
+        let relation = |id: u8, kind: &str, part: &str| {
+            format!("<Relationship Id='r{id}' Type='http://x/relationships/{kind}' Target='../{part}'/>")
+        };
+        let relations = [
+            relation(1, "drawing", "drawings/drawing1.xml"),
+            relation(2, "comments", "comments1.xml"),
+            relation(3, "threadedComment", "threadedComments/t1.xml"),
+        ];
+        let drawing = "<xdr:wsDr><xdr:twoCellAnchor><xdr:sp><xdr:nvSpPr><xdr:cNvPr id='2' name='TextBox 1'/></xdr:nvSpPr><xdr:txBody><a:p><a:r>\
+            <a:t>Draft</a:t></a:r></a:p></xdr:txBody></xdr:sp></xdr:twoCellAnchor><xdr:twoCellAnchor><xdr:graphicFrame><c:chart r:id='r7'/>\
+            </xdr:graphicFrame></xdr:twoCellAnchor></xdr:wsDr>";
+        let chart = "<c:chartSpace><c:chart><c:title><a:p><a:r><a:t>Runs</a:t></a:r></a:p></c:title></c:chart></c:chartSpace>";
+        let comments = "<comments><commentList><comment ref='A1'><text><t>[Threaded comment] Larger?</t></text></comment>\
+            <comment ref='B1'><text><r><t>Twice</t></r></text></comment></commentList></comments>";
+        let threads = "<ThreadedComments><threadedComment ref='A1' id='{1}'><text>Larger?</text></threadedComment>\
+            <threadedComment ref='A1' parentId='{1}'><text>No.</text></threadedComment></ThreadedComments>";
+        let of_drawing = relation(7, "chart", "charts/chart1.xml");
+        let bytes = workbook_with(
+            &format!("<sheetData><row r='1'>{}</row></sheetData>", cell_at("A1", "25")),
+            &[
+                (
+                    "xl/worksheets/_rels/sheet1.xml.rels",
+                    &format!("<Relationships>{}</Relationships>", relations.concat()),
+                ),
+                ("xl/drawings/drawing1.xml", drawing),
+                (
+                    "xl/drawings/_rels/drawing1.xml.rels",
+                    &format!("<Relationships>{of_drawing}</Relationships>"),
+                ),
+                ("xl/charts/chart1.xml", chart),
+                ("xl/comments1.xml", comments),
+                ("xl/threadedComments/t1.xml", threads),
+            ],
+        );
+        let read = read(&bytes).unwrap();
+        let texts: Vec<String> = read.blocks.iter().map(Block::text).collect();
+        assert_eq!(texts, ["Sizes", "25", "Draft", "Runs", "Larger?", "No.", "Twice"]);
+        assert!(read.warnings.is_empty(), "{:?}", read.warnings);
     }
 
     #[test]

@@ -1,0 +1,70 @@
+//! Comments on documents of Office, and notes for their speakers.
+
+use super::xml::{self, Node};
+use crate::failure::Failure;
+
+/// A comment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Comment {
+    /// The place of a cell, or the id that the text refers to.
+    pub(super) about: String,
+    pub(super) text: String,
+}
+
+/// The comments of a part: its elements called `element`, whose attribute `about` says what they are about. Answers are part of
+/// the comment that they answer.
+pub(super) fn comments(xml: &str, element: &str, about: &str) -> Result<Vec<Comment>, Failure> {
+    let (mut found, mut open, mut reads) = (Vec::new(), None::<Comment>, false);
+    xml::walk(xml, |node| match node {
+        Node::Open(name, attributes) if name == element => {
+            let about = attributes.get(about).unwrap_or_default().to_owned();
+            open = Some(Comment { about, text: String::new() });
+        }
+        Node::Close(name) if name == element => {
+            let comment =
+                open.take().map(|comment| Comment { text: comment.text.trim().to_owned(), ..comment });
+            found.extend(comment.filter(|comment| !comment.text.is_empty()));
+        }
+        Node::Open(name, _) => reads = matches!(name, "t" | "text"),
+        Node::Close("t" | "text") => reads = false,
+        Node::Close("p") => open.iter_mut().for_each(|comment| comment.text.push('\n')),
+        Node::Text(text) if reads => open.iter_mut().for_each(|comment| comment.text.push_str(text)),
+        Node::Close(_) | Node::Text(_) => {}
+    })?;
+    Ok(found)
+}
+
+/// The paragraphs of a slide's notes, without the numbers and heads of the pages that they are printed on.
+pub(super) fn speaker_notes(xml: &str) -> Result<Vec<String>, Failure> {
+    let (mut found, mut text, mut is_body, mut reads) = (Vec::new(), String::new(), false, false);
+    xml::walk(xml, |node| match node {
+        Node::Open("sp", _) => is_body = false,
+        Node::Open("ph", attributes) => is_body = attributes.get("type") == Some("body"),
+        Node::Open("t", _) => reads = is_body,
+        Node::Close("t") => reads = false,
+        Node::Open("br", _) if is_body => text.push('\n'),
+        Node::Close("p") => found.push(std::mem::take(&mut text)),
+        Node::Text(more) if reads => text.push_str(more),
+        Node::Open(..) | Node::Close(_) | Node::Text(_) => {}
+    })?;
+    found.retain(|text| !text.trim().is_empty());
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn comments_are_read_with_their_answers() {
+        let comment = |about: &str, text: &str| Comment { about: about.to_owned(), text: text.to_owned() };
+        let sheet = "<comments><authors><author>Anna</author></authors><commentList><comment ref='B2' authorId='0'><text><r><t>Twice </t></r>\
+            <r><t>measured</t></r></text></comment><comment ref='C2'><text><t> </t></text></comment></commentList></comments>";
+        assert_eq!(comments(sheet, "comment", "ref").unwrap(), [comment("B2", "Twice measured")]);
+        let slide = "<p188:cmLst><p188:cm><p188:replyLst><p188:reply><p188:txBody><a:p><a:r><a:t>Done</a:t></a:r></a:p></p188:txBody>\
+            </p188:reply></p188:replyLst><p188:txBody><a:p><a:r><a:t>Larger?</a:t></a:r></a:p></p188:txBody></p188:cm></p188:cmLst>";
+        assert_eq!(comments(slide, "cm", "idx").unwrap(), [comment("", "Done\nLarger?")]);
+        let older = "<p:cmLst><p:cm authorId='0' idx='1'><p:pos x='1' y='2'/><p:text>Larger?</p:text></p:cm></p:cmLst>";
+        assert_eq!(comments(older, "cm", "idx").unwrap(), [comment("1", "Larger?")]);
+    }
+}
