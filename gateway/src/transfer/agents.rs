@@ -5,7 +5,10 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use signalbox_clock::Clock;
-use signalbox_domain::transfer::{Agent, AgentCommand, AgentProfile, AgentType, NewAgent};
+use signalbox_domain::{
+    kernel::AgentId,
+    transfer::{Agent, AgentCommand, AgentProfile, AgentType, NewAgent},
+};
 use signalbox_messaging::{MailMessage, Mailbox, Wakeup};
 use signalbox_projections::{
     UnknownWord,
@@ -259,33 +262,62 @@ pub(crate) async fn test(
     Number(id): Number,
 ) -> Result<Json<TestOut>, Problem> {
     let agent = find(&database, id).await?.id;
-    let request_id = clock.new_id().to_string();
     let mut echoes = wakeups.subscribe();
-    let begun = Instant::now();
-    let (mut connected, mut asked) = (false, Vec::new());
-    // A session that has just been replaced may have taken the message with it: then the new one is asked.
-    while !connected && begun.elapsed() < TEST_TIMEOUT {
-        let key = format!("test.{request_id}.{}", asked.len());
-        let data = json!({ "request_id": request_id });
-        mailbox.post(agent, &key, &MailMessage { kind: "connection_test".to_owned(), data }).await?;
-        asked.push(key);
-        let until = (Instant::now() + TEST_REPEATED).min(begun + TEST_TIMEOUT);
-        connected = timeout_at(until, echo(&mut echoes, &request_id)).await.is_ok();
-    }
-    for key in asked.iter().filter(|_| !connected) {
-        if let Err(error) = mailbox.withdraw(agent, key).await {
+    let mut tries = Vec::new();
+    let tested = try_out(&clock, &mailbox, agent, &mut echoes, &mut tries).await;
+    for waiting in tries.iter().filter(|_| !matches!(tested, Ok(Some(_)))) {
+        if let Err(error) = mailbox.withdraw(agent, &waiting.key).await {
             tracing::warn!(%error, "a connection test stays in the mailbox");
         }
     }
-    let round_trip_ms = connected.then(|| u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
+    let round_trip = tested?;
+    let connected = round_trip.is_some();
+    let round_trip_ms =
+        round_trip.map(|round_trip| u64::try_from(round_trip.as_millis()).unwrap_or(u64::MAX));
     Ok(Json(TestOut { connected, round_trip_ms }))
 }
 
-/// Waits until the agent has echoed `request_id`.
-async fn echo(wakeups: &mut broadcast::Receiver<Wakeup>, request_id: &str) {
+/// A message of a connection test.
+struct Try {
+    request_id: String,
+    key: String,
+    sent: Instant,
+}
+
+/// Asks until the agent answers; gives back how long that took, or nothing if it does not. Adds to `tries` what was sent.
+async fn try_out(
+    clock: &Clock,
+    mailbox: &Mailbox,
+    agent: AgentId,
+    echoes: &mut broadcast::Receiver<Wakeup>,
+    tries: &mut Vec<Try>,
+) -> Result<Option<Duration>, Problem> {
+    let end = Instant::now() + TEST_TIMEOUT;
+    // A session that has just been replaced may have taken the message with it: then the new one is asked.
+    while Instant::now() < end {
+        let (request_id, sent) = (clock.new_id().to_string(), Instant::now());
+        let key = format!("test.{request_id}");
+        let message =
+            MailMessage { kind: "connection_test".to_owned(), data: json!({ "request_id": request_id }) };
+        tries.push(Try { request_id, key: key.clone(), sent });
+        mailbox.post(agent, &key, &message).await?;
+        let until = (sent + TEST_REPEATED).min(end);
+        if let Ok(answered) = timeout_at(until, echo(echoes, tries)).await {
+            return Ok(Some(answered.elapsed()));
+        }
+    }
+    Ok(None)
+}
+
+/// Waits until the agent has echoed one of `tries`; gives back when that was sent.
+async fn echo(wakeups: &mut broadcast::Receiver<Wakeup>, tries: &[Try]) -> Instant {
     loop {
         match wakeups.recv().await {
-            Ok(Wakeup::TestEcho { request_id: echoed }) if echoed == request_id => return,
+            Ok(Wakeup::TestEcho { request_id }) => {
+                if let Some(answered) = tries.iter().find(|sent| sent.request_id == request_id) {
+                    return answered.sent;
+                }
+            }
             Ok(_) | Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return pending().await,
         }

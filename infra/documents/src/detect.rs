@@ -134,7 +134,8 @@ pub fn detect(bytes: &[u8], name: &str) -> &'static str {
     if starts(b"BM") && bytes.get(6..10) == Some(&[0; 4]) {
         return BMP;
     }
-    if starts(b"{\\rtf") {
+    // Some programs write a line break before it.
+    if starts(b"{\\rtf") || bytes.trim_ascii_start().starts_with(b"{\\rtf") {
         return RTF;
     }
     if encoding::is_text(bytes) { kind_of_text(bytes, name) } else { UNKNOWN }

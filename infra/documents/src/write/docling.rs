@@ -12,6 +12,8 @@ use crate::{
 /// The version of the schema that is written; readers of later ones accept it.
 const VERSION: &str = "1.3.0";
 const BODY: &str = "#/body";
+/// Cells of a table whose empty cells are listed, too.
+const ALL_CELLS: usize = 20_000;
 
 pub(super) fn document(document: &Document) -> String {
     let mut writer = Writer::default();
@@ -196,7 +198,10 @@ fn table(table: &Table) -> Value {
             "row_header": header && row >= head,
         })
     };
-    let cells: Vec<Value> = table.whole().into_iter().map(cell).collect();
+    // Readers take a place that is not listed for an empty one.
+    let lists_all = table.rows.len().saturating_mul(table.width()) <= ALL_CELLS;
+    let places = table.whole().into_iter();
+    let cells: Vec<Value> = places.filter(|(_, text)| lists_all || !text.is_empty()).map(cell).collect();
     json!({"table_cells": cells, "num_rows": table.rows.len(), "num_cols": table.width()})
 }
 

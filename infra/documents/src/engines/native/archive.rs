@@ -27,6 +27,8 @@ pub(super) struct Relation {
 pub(super) struct Archive<'a> {
     zip: ZipArchive<Cursor<&'a [u8]>>,
     left: u64,
+    /// Whether a part was left out because it is damaged.
+    lacks: bool,
 }
 
 impl<'a> Archive<'a> {
@@ -37,7 +39,26 @@ impl<'a> Archive<'a> {
         if zip.len() > FILES {
             return Err(Failure::too_much(format!("the document has more than {FILES} parts")));
         }
-        Ok(Self { zip, left: ALL })
+        Ok(Self { zip, left: ALL, lacks: false })
+    }
+
+    /// The contents of a part without which the document can be read: none if that is damaged.
+    pub(super) fn unless_damaged<T: Default>(&mut self, read: Result<T, Failure>) -> Result<T, Failure> {
+        if matches!(read, Err(Failure::Corrupt { .. })) {
+            self.lacks = true;
+            return Ok(T::default());
+        }
+        read
+    }
+
+    /// Notes that a part is missing.
+    pub(super) fn note_missing(&mut self) {
+        self.lacks = true;
+    }
+
+    /// A warning if parts were left out.
+    pub(super) fn warning(&self) -> Option<String> {
+        self.lacks.then(|| "a part of the document is damaged or missing and was left out".to_owned())
     }
 
     /// Names of all parts.
@@ -106,6 +127,8 @@ impl<'a> Archive<'a> {
         let read = file.take(most + 1).read_to_end(&mut bytes);
         read.map_err(|_| Failure::corrupt("a part of the document is damaged"))?;
         if bytes.len() as u64 > most {
+            // Nothing more is unpacked of such a file, however many parts it has.
+            self.left = 0;
             return Err(Failure::too_much(
                 "the document unpacks to more than is read: it may be an archive bomb",
             ));

@@ -47,9 +47,7 @@ pub(super) fn office(archive: &mut Archive<'_>, part: &str) -> Result<Option<Cha
 
 /// Paragraphs of a title are its lines.
 fn title(title: &Element) -> String {
-    let line =
-        |paragraph: &&Element| -> String { paragraph.all("t").into_iter().map(Element::text).collect() };
-    let lines: Vec<String> = title.all("p").iter().map(line).collect();
+    let lines = title.lines();
     let text = if lines.is_empty() { points(title).into_iter().flatten().collect() } else { lines };
     text.join(" ").trim().to_owned()
 }

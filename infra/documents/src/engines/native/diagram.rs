@@ -70,10 +70,7 @@ fn shown<'a>(point: &&'a Element) -> Option<(&'a str, String)> {
     if !matches!(point.attribute("type"), None | Some("node" | "asst")) {
         return None;
     }
-    let line =
-        |paragraph: &Element| -> String { paragraph.all("t").into_iter().map(Element::text).collect() };
-    let lines: Vec<String> = point.all("p").into_iter().map(line).collect();
-    let text = lines.join("\n").trim().to_owned();
+    let text = point.lines().join("\n").trim().to_owned();
     Some((point.attribute("modelId")?, text)).filter(|(_, text)| !text.is_empty())
 }
 
@@ -93,7 +90,7 @@ mod tests {
         };
         let points = [
             point("0", "type='doc'", ""),
-            point("1", "", "Shunting yard"),
+            point("1", "", "Shunting</a:t></a:r><a:br/><a:r><a:t>yard"),
             point("2", "", "Points"),
             point("3", "type='asst'", "Foreman"),
             point("4", "type='pres'", "drawn"),
@@ -113,6 +110,6 @@ mod tests {
         );
         let Diagram(found) = Diagram::of(&tree::parse(&xml).unwrap());
         let found: Vec<(usize, &str)> = found.iter().map(|(level, text)| (*level, text.as_str())).collect();
-        assert_eq!(found, [(0, "Shunting yard"), (1, "Points"), (1, "Foreman"), (0, "Alone")]);
+        assert_eq!(found, [(0, "Shunting\nyard"), (1, "Points"), (1, "Foreman"), (0, "Alone")]);
     }
 }

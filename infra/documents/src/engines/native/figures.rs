@@ -1,6 +1,6 @@
 //! Charts and diagrams that parts of Office documents show.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{
     archive::Archive,
@@ -34,14 +34,20 @@ pub(super) struct Figures(HashMap<String, Figure>);
 impl Figures {
     /// Those that `part` relates to.
     pub(super) fn of(archive: &mut Archive<'_>, part: &str) -> Result<Self, Failure> {
-        let mut found = HashMap::new();
+        let (mut found, mut known) = (HashMap::new(), HashSet::new());
         for (key, relation) in archive.relations(part)? {
+            // A part that several relations name is read once.
+            if !known.insert(relation.part.clone()) {
+                continue;
+            }
             let figure = match relation.kind.as_str() {
-                "chart" => charts::office(archive, &relation.part)?.map(Figure::Chart),
-                "diagramData" => Diagram::read(archive, &relation.part)?.map(Figure::Diagram),
-                _ => None,
+                "chart" => charts::office(archive, &relation.part).map(|chart| chart.map(Figure::Chart)),
+                "diagramData" => {
+                    Diagram::read(archive, &relation.part).map(|diagram| diagram.map(Figure::Diagram))
+                }
+                _ => Ok(None),
             };
-            found.extend(figure.map(|figure| (key, figure)));
+            found.extend(archive.unless_damaged(figure)?.map(|figure| (key, figure)));
         }
         Ok(Self(found))
     }

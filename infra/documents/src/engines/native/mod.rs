@@ -11,6 +11,8 @@ mod doc;
 mod docx;
 mod docx_styles;
 mod docx_table;
+#[cfg(test)]
+mod docx_tests;
 mod eml;
 mod epub;
 mod figures;
@@ -23,6 +25,9 @@ mod notes;
 mod numbering;
 mod odf;
 mod odf_lists;
+mod odf_objects;
+#[cfg(test)]
+mod odf_tests;
 mod ods;
 mod picture_pdf;
 mod pptx;
@@ -30,6 +35,8 @@ mod remarks;
 mod rtf;
 mod rtf_letters;
 mod rtf_table;
+#[cfg(test)]
+mod rtf_tests;
 mod script;
 mod sheets;
 mod text;

@@ -5,11 +5,11 @@ use std::collections::HashMap;
 use super::{
     Content,
     archive::Archive,
-    charts::{self, Chart},
+    charts::Chart,
     collect::Collector,
-    formula, notes,
+    notes,
     odf_lists::{ListStyles, Lists, Place},
-    tree,
+    odf_objects::{Object, object_name, objects},
     xml::{self, Attributes, Node},
 };
 use crate::{
@@ -17,8 +17,6 @@ use crate::{
     table::{Table, TableCell},
 };
 
-/// Formulas and charts that are read.
-const OBJECTS: usize = 1000;
 /// A cell or column that says that it is repeated is, but no more often.
 const REPEATED: usize = 256;
 
@@ -53,35 +51,6 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     Ok(Content { blocks: reader.collector.finish(), metadata, ..Content::default() })
 }
 
-/// A document within the document.
-pub(super) enum Object {
-    Formula(String),
-    Chart(Chart),
-}
-
-/// Formulas and charts by the names of their folders. One that is damaged is left out.
-pub(super) fn objects(archive: &mut Archive<'_>) -> Result<HashMap<String, Object>, Failure> {
-    let names = archive.names();
-    let folders = names.iter().filter_map(|name| name.strip_suffix("/content.xml")).take(OBJECTS);
-    let mut found = HashMap::new();
-    for folder in folders {
-        let Some(xml) = archive.text(&format!("{folder}/content.xml"))? else { continue };
-        let Ok(root) = tree::parse(&xml) else { continue };
-        let object = if root.name == "math" {
-            Some(Object::Formula(formula::mathml(&root)))
-        } else {
-            charts::open_document(&root).map(Object::Chart)
-        };
-        found.extend(object.map(|object| (folder.to_owned(), object)));
-    }
-    Ok(found)
-}
-
-/// The folder of the object that an element shows.
-pub(super) fn object_name<'a>(attributes: Attributes<'a>) -> &'a str {
-    attributes.get("href").unwrap_or_default().trim_start_matches("./")
-}
-
 /// A picture, a text box or an object.
 #[derive(Default)]
 struct Frame {
@@ -94,6 +63,15 @@ struct Frame {
     is_object: bool,
     title: String,
     description: String,
+}
+
+/// The paragraph that a note or comment interrupts.
+#[derive(Default)]
+struct Outside {
+    text: String,
+    heading: Option<u8>,
+    title: bool,
+    is_list_header: bool,
 }
 
 #[derive(Default)]
@@ -121,7 +99,9 @@ struct Reader {
     pages: usize,
     /// Texts of notes, which follow their paragraph.
     notes: Vec<String>,
-    outside: Vec<String>,
+    outside: Vec<Outside>,
+    /// Paragraphs around the text boxes that are open.
+    around: Vec<Outside>,
     /// Comments that are open.
     comments: usize,
     /// Notes for the speaker of the slide whose notes are open.
@@ -137,11 +117,13 @@ impl Reader {
             Node::Close("tracked-changes" | "forms") => self.hidden = self.hidden.saturating_sub(1),
             _ if self.hidden > 0 => {}
             Node::Open("annotation", _) => {
-                self.outside.push(std::mem::take(&mut self.text));
+                let around = self.interrupted();
+                self.outside.push(around);
                 self.comments += 1;
             }
             Node::Close("annotation") => {
-                self.text = self.outside.pop().unwrap_or_default();
+                let around = self.outside.pop();
+                self.continue_with(around);
                 self.comments = self.comments.saturating_sub(1);
             }
             // The author and the time of a comment.
@@ -173,7 +155,12 @@ impl Reader {
                 self.title = attributes.get("style-name") == Some("Title");
             }
             "note-body" => {
-                self.outside.push(std::mem::take(&mut self.text));
+                let around = self.interrupted();
+                self.outside.push(around);
+            }
+            "text-box" => {
+                let around = self.interrupted();
+                self.around.push(around);
             }
             "s" => {
                 let count = attributes.get("c").and_then(|count| count.parse().ok()).unwrap_or(1_usize);
@@ -218,6 +205,21 @@ impl Reader {
             "title" | "desc" if self.is_about_frame() => self.aside = Some(String::new()),
             _ => {}
         }
+    }
+
+    /// The paragraph that is read, before another one within it.
+    fn interrupted(&mut self) -> Outside {
+        Outside {
+            text: std::mem::take(&mut self.text),
+            heading: self.heading.take(),
+            title: std::mem::take(&mut self.title),
+            is_list_header: std::mem::take(&mut self.is_list_header),
+        }
+    }
+
+    fn continue_with(&mut self, outside: Option<Outside>) {
+        let Outside { text, heading, title, is_list_header } = outside.unwrap_or_default();
+        (self.text, self.heading, self.title, self.is_list_header) = (text, heading, title, is_list_header);
     }
 
     /// Whether an element at this place describes the open frame, rather than a paragraph within it.
@@ -312,7 +314,14 @@ impl Reader {
                 self.paragraphs = self.paragraphs.saturating_sub(1);
                 self.end_paragraph();
             }
-            "note-body" => self.text = self.outside.pop().unwrap_or_default(),
+            "note-body" => {
+                let around = self.outside.pop();
+                self.continue_with(around);
+            }
+            "text-box" => {
+                let around = self.around.pop();
+                self.continue_with(around);
+            }
             "note-citation" | "title" | "desc" => self.end_aside(name),
             "list" if self.lists.close() => self.collector.end_list(),
             "table-cell" | "covered-table-cell" => self.end_cell(),
@@ -320,6 +329,7 @@ impl Reader {
             "table" => {
                 if let Some(table) = self.table.take() {
                     self.collector.table(table);
+                    self.add_notes();
                 }
             }
             "frame" => self.end_frame(),
@@ -385,100 +395,5 @@ impl Reader {
             }
             _ => self.collector.paragraph(text),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{
-        block::{Block, Content as Kind},
-        engines::native::archive::packed,
-    };
-
-    #[test]
-    fn indentation_is_no_text() {
-        let content = "<office:document-content>\n  <office:text>\n    <text:p>\n      The <text:span>\n        points\n\
-            </text:span>\n      are<text:s text:c=\"2\"/>in order.\n    </text:p>\n  </office:text>\n</office:document-content>";
-        let blocks = read(&packed(&[("content.xml", content)])).unwrap().blocks;
-        let texts: Vec<String> = blocks.iter().map(Block::text).collect();
-        assert_eq!(texts, ["The points are  in order."]);
-    }
-
-    #[test]
-    fn merged_and_header_cells_are_kept() {
-        let cell = |attributes: &str, text: &str| {
-            format!("<table:table-cell {attributes}><text:p>{text}</text:p></table:table-cell>")
-        };
-        let content = format!(
-            "<office:document-content><table:table><table:table-header-rows><table:table-row>{}<table:covered-table-cell/>{}</table:table-row>\
-             </table:table-header-rows><table:table-row>{}{}</table:table-row><table:table-row><table:covered-table-cell/>{}</table:table-row>\
-             </table:table></office:document-content>",
-            cell("table:number-columns-spanned='2'", "Size"),
-            cell("", "Part"),
-            cell("table:number-rows-spanned='2'", "25"),
-            cell("table:number-columns-repeated='2'", "1"),
-            cell("table:number-columns-repeated='2'", "2"),
-        );
-        let blocks = read(&packed(&[("content.xml", &content)])).unwrap().blocks;
-        let Kind::Table(table) = &blocks[0].content else { panic!("{blocks:?}") };
-        assert_eq!(table.rows, [["Size", "", "Part"], ["25", "1", "1"], ["", "2", "2"]]);
-        let cells =
-            table.cells.iter().map(|cell| (cell.row, cell.column, cell.row_span, cell.col_span, cell.header));
-        assert_eq!(cells.collect::<Vec<_>>(), [(0, 0, 1, 2, true), (0, 2, 1, 1, true), (1, 0, 2, 1, false)]);
-    }
-
-    #[test]
-    fn comments_and_what_a_speaker_wants_to_say_are_kept() {
-        let comment = |text: &str| {
-            format!(
-                "<office:annotation><dc:creator>Anna</dc:creator><dc:date>2026-05-01</dc:date><text:p>{text}</text:p></office:annotation>"
-            )
-        };
-        let content = format!(
-            "<office:document-content><draw:page>{}<draw:frame presentation:class='title'><draw:text-box><text:p>Results{} of <text:date>May\
-             </text:date></text:p></draw:text-box></draw:frame><presentation:notes><draw:page-thumbnail presentation:class='page'/>\
-             <draw:frame presentation:class='notes'><draw:text-box><text:p>Thank the crew.</text:p></draw:text-box></draw:frame>\
-             <draw:frame presentation:class='page-number'><draw:text-box><text:p>1</text:p></draw:text-box></draw:frame></presentation:notes>\
-             </draw:page><draw:page><text:p>End</text:p></draw:page></office:document-content>",
-            comment("Of all?"),
-            comment("Which?"),
-        );
-        let blocks = read(&packed(&[("content.xml", &content)])).unwrap().blocks;
-        let texts: Vec<String> = blocks.iter().map(Block::text).collect();
-        assert_eq!(texts, ["Results of May", "Of all?", "Which?", "Thank the crew.", "End"]);
-    }
-
-    #[test]
-    fn numbers_notes_and_descriptions_are_kept() {
-        let content = "<office:document-content><text:list-style style:name='L'>\
-            <text:list-level-style-number text:level='1' style:num-format='1' style:num-suffix='.'/>\
-            <text:list-level-style-number text:level='2' style:num-format='a' style:num-suffix=')'/></text:list-style>\
-            <text:p>Checked<text:note><text:note-citation>1</text:note-citation><text:note-body><text:p>In May.</text:p></text:note-body>\
-            </text:note> twice.</text:p>\
-            <text:list text:style-name='L'><text:list-item><text:p>Drive</text:p><text:p>and lock</text:p><text:list><text:list-item>\
-            <text:p>Motor</text:p></text:list-item></text:list></text:list-item></text:list><text:p>Between</text:p>\
-            <text:list text:style-name='L' text:continue-numbering='true'><text:list-item><text:p>Blades</text:p></text:list-item></text:list>\
-            <text:p>Seen<draw:frame><draw:image/><svg:title>Photo</svg:title><svg:desc>Points from above</svg:desc></draw:frame></text:p>\
-            <text:p>So <draw:frame><draw:object xlink:href='./Object 1'/></draw:frame>.</text:p></office:document-content>";
-        let math = "<math><msup><mi>x</mi><mn>2</mn></msup></math>";
-        let bytes = packed(&[("content.xml", content), ("Object 1/content.xml", math)]);
-        let texts: Vec<String> = read(&bytes).unwrap().blocks.iter().map(Block::text).collect();
-        let expected = [
-            "Checked¹ twice.",
-            "¹ In May.",
-            "Drive\nand lock\na) Motor",
-            "Between",
-            "Blades",
-            "Points from above",
-            "Seen",
-            "So x².",
-        ];
-        assert_eq!(texts, expected);
-        let markdown = crate::write::markdown::blocks(&read(&bytes).unwrap().blocks);
-        assert!(
-            markdown.contains("1. Drive and lock\n   - a) Motor") && markdown.contains("2. Blades"),
-            "{markdown}"
-        );
     }
 }

@@ -9,7 +9,7 @@ use super::{
     archive::Archive,
     charts::Chart,
     collect::Collector,
-    odf::{self, Object},
+    odf_objects::{Object, object_name, objects},
     xml::{self, Attributes, Node},
 };
 use crate::failure::Failure;
@@ -44,15 +44,11 @@ impl Beside {
     }
 }
 
-/// Those of each sheet, by its name. Without those that cannot be read, the texts of typed cells are all there.
-pub(super) fn sheets(bytes: &[u8]) -> HashMap<String, Sheet> {
-    read(bytes).unwrap_or_default()
-}
-
-fn read(bytes: &[u8]) -> Result<HashMap<String, Sheet>, Failure> {
+/// Those of each sheet, by its name.
+pub(super) fn sheets(bytes: &[u8]) -> Result<HashMap<String, Sheet>, Failure> {
     let mut archive = Archive::open(bytes)?;
     let content = archive.main("content.xml")?;
-    let mut objects = odf::objects(&mut archive)?;
+    let mut objects = objects(&mut archive)?;
     let (mut found, mut reader) = (HashMap::new(), Reader::default());
     xml::walk(&content, |node| match node {
         Node::Open("table", attributes) => {
@@ -61,10 +57,10 @@ fn read(bytes: &[u8]) -> Result<HashMap<String, Sheet>, Failure> {
         }
         Node::Open("table-row", attributes) => reader.rows = count(attributes, "number-rows-repeated"),
         Node::Open("table-cell" | "covered-table-cell", attributes) => reader.cell(attributes),
-        Node::Open("annotation" | "shapes", _) => reader.beside += 1,
-        Node::Close("annotation" | "shapes") => reader.beside = reader.beside.saturating_sub(1),
+        Node::Open(name, _) if reader.is_beside(name) => reader.beside += 1,
+        Node::Close(name) if reader.is_beside(name) => reader.beside = reader.beside.saturating_sub(1),
         Node::Open("object", attributes) => {
-            if let Some(Object::Chart(chart)) = objects.remove(odf::object_name(attributes)) {
+            if let Some(Object::Chart(chart)) = objects.remove(object_name(attributes)) {
                 reader.sheet.beside.charts.push(chart.titles_only());
             }
         }
@@ -106,6 +102,8 @@ struct Reader {
     /// Of the cell that is read, if it has no type.
     text: Option<String>,
     is_in_paragraph: bool,
+    /// Whether the reader of sheets takes all text in the cell for its own.
+    is_text_cell: bool,
     /// Elements beside the cells that are open, and the paragraph in them.
     beside: usize,
     aside: String,
@@ -126,6 +124,17 @@ impl Reader {
         }
         self.columns = count(attributes, "number-columns-repeated");
         self.text = attributes.get("value-type").is_none().then(String::new);
+        self.is_text_cell = attributes.get("value-type") == Some("string");
+    }
+
+    /// Whether the texts of an element are not those of the cell that it is in.
+    fn is_beside(&self, name: &str) -> bool {
+        match name {
+            "annotation" | "shapes" => true,
+            "frame" | "custom-shape" | "rect" | "ellipse" | "circle" | "line" | "connector" | "caption"
+            | "polygon" | "polyline" | "path" => !self.is_text_cell,
+            _ => false,
+        }
     }
 
     fn begin_paragraph(&mut self) {
@@ -150,6 +159,7 @@ impl Reader {
     }
 
     fn end_cell(&mut self) {
+        self.is_text_cell = false;
         if let Some(text) = self.text.take().filter(|text| !text.trim().is_empty()) {
             for place in 0..self.columns.min(REPEATED) {
                 if self.kept < TEXTS {

@@ -36,7 +36,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     let mut metadata = super::core_properties(&mut archive)?;
     metadata.insert("page_count".to_owned(), slides.len().into());
     metadata.insert("pages".to_owned(), slides.len().into());
-    Ok(Content { blocks: collector.finish(), metadata, ..Content::default() })
+    let warnings = archive.warning().into_iter().collect();
+    Ok(Content { blocks: collector.finish(), metadata, warnings })
 }
 
 /// The parts of the slides in the order in which they are shown; behind them those that the presentation does not name.
@@ -57,11 +58,14 @@ fn slides(archive: &mut Archive<'_>) -> Result<Vec<String>, Failure> {
     let number = |name: &str| -> Option<usize> {
         name.strip_prefix("ppt/slides/slide")?.strip_suffix(".xml")?.parse().ok()
     };
-    let names = archive.names();
-    slides.retain(|slide| names.contains(slide));
+    let mut names: HashSet<String> = archive.names().into_iter().collect();
+    let named = slides.len();
+    slides.retain(|slide| names.remove(slide));
+    if slides.len() < named {
+        archive.note_missing();
+    }
     let mut others: Vec<(usize, String)> =
         names.into_iter().filter_map(|name| Some((number(&name)?, name))).collect();
-    others.retain(|(_, name)| !slides.contains(name));
     others.sort_unstable();
     slides.extend(others.into_iter().map(|(_, name)| name));
     Ok(slides)
@@ -85,17 +89,21 @@ pub(super) fn add_drawing(
 fn add_beside(archive: &mut Archive<'_>, part: &str, collector: &mut Collector) -> Result<(), Failure> {
     let mut relations: Vec<_> = archive.relations(part)?.into_values().collect();
     relations.sort_unstable_by(|one, other| one.part.cmp(&other.part));
-    let mut of = |kind: &str| -> Result<Vec<String>, Failure> {
+    let of = |archive: &mut Archive<'_>, kind: &str| -> Result<Vec<String>, Failure> {
         let parts = relations.iter().filter(|relation| relation.kind == kind);
         let texts: Result<Vec<Option<String>>, _> =
             parts.map(|relation| archive.text(&relation.part)).collect();
         Ok(texts?.into_iter().flatten().collect())
     };
-    for xml in of("notesSlide")? {
-        remarks::speaker_notes(&xml)?.iter().for_each(|text| collector.paragraph(text));
+    for xml in of(archive, "notesSlide")? {
+        archive
+            .unless_damaged(remarks::speaker_notes(&xml))?
+            .iter()
+            .for_each(|text| collector.paragraph(text));
     }
-    for xml in of("comments")? {
-        remarks::comments(&xml, "cm", "idx")?.iter().for_each(|comment| collector.paragraph(&comment.text));
+    for xml in of(archive, "comments")? {
+        let comments = archive.unless_damaged(remarks::comments(&xml, "cm", "idx"))?;
+        comments.iter().for_each(|comment| collector.paragraph(&comment.text));
     }
     Ok(())
 }

@@ -15,23 +15,49 @@ pub(super) struct Comment {
 /// the comment that they answer.
 pub(super) fn comments(xml: &str, element: &str, about: &str) -> Result<Vec<Comment>, Failure> {
     let (mut found, mut open, mut reads) = (Vec::new(), None::<Comment>, false);
+    let (mut answers, mut is_answer, mut hidden) = (String::new(), false, 0_usize);
     xml::walk(xml, |node| match node {
+        Node::Open("Fallback", _) => hidden += 1,
+        Node::Close("Fallback") => hidden = hidden.saturating_sub(1),
+        _ if hidden > 0 => {}
         Node::Open(name, attributes) if name == element => {
             let about = attributes.get(about).unwrap_or_default().to_owned();
             open = Some(Comment { about, text: String::new() });
+            answers.clear();
         }
         Node::Close(name) if name == element => {
-            let comment =
-                open.take().map(|comment| Comment { text: comment.text.trim().to_owned(), ..comment });
+            let joined = |Comment { about, text }: Comment| {
+                let text = format!("{}\n{}", text.trim(), answers.trim());
+                Comment { about, text: text.trim().to_owned() }
+            };
+            let comment = open.take().map(joined);
             found.extend(comment.filter(|comment| !comment.text.is_empty()));
         }
-        Node::Open(name, _) => reads = matches!(name, "t" | "text"),
+        // PowerPoint has the answers before the comment.
+        Node::Open("reply", _) => is_answer = true,
+        Node::Close("reply") => is_answer = false,
         Node::Close("t" | "text") => reads = false,
-        Node::Close("p") => open.iter_mut().for_each(|comment| comment.text.push('\n')),
-        Node::Text(text) if reads => open.iter_mut().for_each(|comment| comment.text.push_str(text)),
-        Node::Close(_) | Node::Text(_) => {}
+        node => {
+            if let Node::Open(name, _) = &node {
+                reads = matches!(*name, "t" | "text");
+            }
+            let text = if is_answer { Some(&mut answers) } else { open.as_mut().map(|open| &mut open.text) };
+            if let (Some(text), Some(more)) = (text, shown(&node, reads)) {
+                text.push_str(more);
+            }
+        }
     })?;
     Ok(found)
+}
+
+/// The text that a node within a paragraph stands for.
+fn shown<'a>(node: &Node<'a>, reads: bool) -> Option<&'a str> {
+    match node {
+        Node::Text(text) if reads => Some(text),
+        Node::Open("br" | "cr", _) | Node::Close("p") => Some("\n"),
+        Node::Open("tab", _) => Some("\t"),
+        Node::Open(..) | Node::Close(_) | Node::Text(_) => None,
+    }
 }
 
 /// The paragraphs of a slide's notes, without the numbers and heads of the pages that they are printed on.
@@ -42,9 +68,8 @@ pub(super) fn speaker_notes(xml: &str) -> Result<Vec<String>, Failure> {
         Node::Open("ph", attributes) => is_body = attributes.get("type") == Some("body"),
         Node::Open("t", _) => reads = is_body,
         Node::Close("t") => reads = false,
-        Node::Open("br", _) if is_body => text.push('\n'),
         Node::Close("p") => found.push(std::mem::take(&mut text)),
-        Node::Text(more) if reads => text.push_str(more),
+        node if is_body => text.push_str(shown(&node, reads).unwrap_or_default()),
         Node::Open(..) | Node::Close(_) | Node::Text(_) => {}
     })?;
     found.retain(|text| !text.trim().is_empty());
@@ -63,7 +88,7 @@ mod tests {
         assert_eq!(comments(sheet, "comment", "ref").unwrap(), [comment("B2", "Twice measured")]);
         let slide = "<p188:cmLst><p188:cm><p188:replyLst><p188:reply><p188:txBody><a:p><a:r><a:t>Done</a:t></a:r></a:p></p188:txBody>\
             </p188:reply></p188:replyLst><p188:txBody><a:p><a:r><a:t>Larger?</a:t></a:r></a:p></p188:txBody></p188:cm></p188:cmLst>";
-        assert_eq!(comments(slide, "cm", "idx").unwrap(), [comment("", "Done\nLarger?")]);
+        assert_eq!(comments(slide, "cm", "idx").unwrap(), [comment("", "Larger?\nDone")]);
         let older = "<p:cmLst><p:cm authorId='0' idx='1'><p:pos x='1' y='2'/><p:text>Larger?</p:text></p:cm></p:cmLst>";
         assert_eq!(comments(older, "cm", "idx").unwrap(), [comment("1", "Larger?")]);
     }

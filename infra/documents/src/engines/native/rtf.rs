@@ -1,6 +1,9 @@
 //! Rich text after Microsoft's specification 1.9.1: paragraphs, headings by outline level, tables, bullets.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    rc::Rc,
+};
 
 use encoding_rs::{Encoding, WINDOWS_1252};
 
@@ -16,8 +19,12 @@ use crate::{block::Block, failure::Failure};
 
 /// Groups within groups at most.
 const DEPTH: usize = 1000;
+/// Cells of a row whose places are read.
+const CELLS: usize = 256;
+/// Letters that repeat a Unicode one at most.
+const MOST_SKIPPED: usize = 100;
 /// Groups that hold no text of the document.
-const HIDDEN: [&str; 12] = [
+const HIDDEN: [&str; 19] = [
     "fonttbl",
     "colortbl",
     "stylesheet",
@@ -30,6 +37,13 @@ const HIDDEN: [&str; 12] = [
     "fldinst",
     "xmlnstbl",
     "generator",
+    "xe",
+    "tc",
+    "tcn",
+    "rxe",
+    "shprslt",
+    "upr",
+    "nonesttables",
 ];
 
 /// Reads a text with the headers of its pages before it and the footers behind it, each once.
@@ -37,6 +51,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     let (headings, fonts) = (headings(bytes), Fonts::read(bytes));
     let mut reader = Reader { headings, fonts, ..Reader::default() };
     reader.run(bytes)?;
+    reader.end_parts(0);
     reader.end_part();
     let mut blocks = without_repeated(reader.heads);
     blocks.extend(reader.body.collector.finish());
@@ -60,8 +75,12 @@ struct State {
     hidden: bool,
     /// Letters of an older program's version that follow a Unicode letter.
     skip: usize,
-    /// Of the font.
-    encoding: Option<&'static Encoding>,
+    /// None for that of the whole text.
+    font: Option<i32>,
+    /// Whether nothing of the group has been read.
+    is_new: bool,
+    /// Whether the group repeats what was read, for older programs.
+    is_repeated: bool,
 }
 
 /// The text, or a part that stands apart from it.
@@ -75,12 +94,13 @@ struct Part {
     rows: Vec<Row>,
     row: Vec<String>,
     /// The cells of the row that is read, as they are described before their texts.
-    places: Vec<Place>,
+    places: Rc<Vec<Place>>,
     /// The cell that is described.
     place: Place,
     is_head: bool,
     /// Footnotes and comments of the paragraph.
     notes: Vec<Block>,
+    notes_of_table: Vec<Block>,
 }
 
 /// Parts apart from the text around them.
@@ -117,6 +137,7 @@ struct Reader {
     interrupted: Vec<Interrupted>,
     /// Of fonts that have none of their own.
     encoding: &'static Encoding,
+    default_font: Option<i32>,
     letters: Letters,
     /// Letters that are left out, because they repeat a Unicode one.
     skipping: usize,
@@ -132,10 +153,11 @@ impl Default for Reader {
             heads: Vec::new(),
             feet: Vec::new(),
             footnotes: 0,
-            state: State { hidden: false, skip: 1, encoding: None },
+            state: State { hidden: false, skip: 1, font: None, is_new: false, is_repeated: false },
             stack: Vec::new(),
             interrupted: Vec::new(),
             encoding: WINDOWS_1252,
+            default_font: None,
             letters: Letters::default(),
             skipping: 0,
             high: None,
@@ -152,11 +174,14 @@ impl Reader {
                     if self.stack.len() >= DEPTH {
                         return Err(Failure::too_much("the text is nested more deeply than is read"));
                     }
-                    self.stack.push(self.state);
+                    self.stack.push(State { is_new: false, ..self.state });
+                    self.state.is_new = true;
+                    self.end_letter();
                     at += 1;
                 }
                 b'}' => {
-                    self.end_apart();
+                    self.end_letter();
+                    self.end_parts(self.stack.len());
                     self.state = self.stack.pop().unwrap_or(self.state);
                     at += 1;
                 }
@@ -211,21 +236,38 @@ impl Reader {
     }
 
     fn word(&mut self, word: &str, number: Option<i32>) {
+        let is_new = std::mem::take(&mut self.state.is_new);
+        let is_shown_around = self.stack.last().is_none_or(|outer| !outer.hidden);
+        self.end_bytes();
+        // A control word counts as a letter.
+        let is_skipped = self.skipping > 0;
+        self.skipping = self.skipping.saturating_sub(1);
         match word {
-            _ if HIDDEN.contains(&word) => self.state.hidden = true,
+            "emdash" | "endash" | "bullet" | "lquote" | "rquote" | "ldblquote" | "rdblquote"
+                if is_skipped => {}
+            _ if HIDDEN.contains(&word) => {
+                self.state.hidden = true;
+                self.state.is_repeated |= word == "shprslt";
+            }
+            "deleted" if number != Some(0) => self.state.hidden = true,
+            // Within a hidden group, the part for readers like this one.
+            "ud" | "result" if is_new => {
+                self.state.hidden = self.stack.iter().rev().nth(1).is_some_and(|around| around.hidden);
+            }
             // The paragraph around continues behind hidden groups.
             "par" | "sect" | "page" | "pard" | "intbl" | "cell" | "row" if self.state.hidden => {}
             "ansicpg" => self.encoding = rtf_letters::of_page(number.unwrap_or(1252)),
+            "deff" => self.default_font = number,
             "mac" => self.encoding = rtf_letters::of_page(10_000),
-            "f" => self.state.encoding = number.and_then(|font| self.fonts.encoding(font)),
-            "plain" => self.state.encoding = None,
-            "header" | "headerl" | "headerr" | "headerf" if !self.state.hidden => {
+            "f" => self.state.font = number,
+            "plain" => self.state.font = None,
+            "header" | "headerl" | "headerr" | "headerf" if is_new && is_shown_around => {
                 self.begin_apart(Apart::Head)
             }
-            "footer" | "footerl" | "footerr" | "footerf" if !self.state.hidden => {
+            "footer" | "footerl" | "footerr" | "footerf" if is_new && is_shown_around => {
                 self.begin_apart(Apart::Foot)
             }
-            "uc" => self.state.skip = usize::try_from(number.unwrap_or(1)).unwrap_or(1),
+            "uc" => self.state.skip = usize::try_from(number.unwrap_or(1)).unwrap_or(1).min(MOST_SKIPPED),
             "u" => self.unicode(number.unwrap_or(0)),
             "par" | "sect" | "page" => self.end_paragraph(),
             "pard" => {
@@ -240,13 +282,18 @@ impl Reader {
             "cell" => {
                 let text = std::mem::take(&mut self.body.text);
                 self.body.row.push(text);
+                self.end_letter();
+                let part = &mut self.body;
+                part.notes_of_table.append(&mut part.notes);
             }
             "row" => {
-                let (texts, places) = (std::mem::take(&mut self.body.row), self.body.places.clone());
+                let rest = std::mem::take(&mut self.body.text);
+                self.body.row.extend(Some(rest).filter(|text| !text.trim().is_empty()));
+                let (texts, places) = (std::mem::take(&mut self.body.row), Rc::clone(&self.body.places));
                 self.body.rows.push(Row { texts, places, is_head: self.body.is_head });
             }
             "trowd" => {
-                self.body.places.clear();
+                self.body.places = Rc::default();
                 (self.body.place, self.body.is_head) = (Place::default(), false);
             }
             "trhdr" => self.body.is_head = true,
@@ -255,21 +302,27 @@ impl Reader {
             "clvmrg" => self.body.place.rows = Some(Merge::Continues),
             "cellx" => {
                 let place = Place { right: number.unwrap_or(0), ..std::mem::take(&mut self.body.place) };
-                self.body.places.push(place);
+                let places = Rc::make_mut(&mut self.body.places);
+                if places.len() < CELLS {
+                    places.push(place);
+                }
             }
             "outlinelevel" => {
                 self.body.outline =
                     number.and_then(|level| u8::try_from(level).ok()).filter(|level| *level < 9)
             }
-            "footnote" if !self.state.hidden => {
-                self.footnotes += 1;
+            "footnote" if is_new && is_shown_around => {
                 self.begin_apart(Apart::Note);
             }
             // Programs that know no comments skip the group.
-            "annotation" if self.stack.last().is_none_or(|outer| !outer.hidden) => {
+            "annotation" if is_new && is_shown_around => {
                 self.begin_apart(Apart::Note);
             }
             "chftn" => self.push_mark(),
+            // A box for programs of 1995. Newer ones repeat theirs for them.
+            "dptxbxtext" if !self.state.is_repeated => self.begin_apart(Apart::Box),
+            "nestcell" => self.push('\t'),
+            "nestrow" => self.push('\n'),
             "shptxt" => self.begin_apart(Apart::Box),
             "ls" => self.body.is_item = true,
             "listtext" | "pntext" => {
@@ -303,12 +356,15 @@ impl Reader {
     }
 
     fn byte(&mut self, byte: u8) {
+        self.state.is_new = false;
         if self.skipping > 0 {
             self.skipping -= 1;
             return;
         }
         if !self.state.hidden {
-            let letters = self.letters.take(byte, self.state.encoding.unwrap_or(self.encoding));
+            let font = self.state.font.or(self.default_font);
+            let encoding = font.and_then(|font| self.fonts.encoding(font)).unwrap_or(self.encoding);
+            let letters = self.letters.take(byte, encoding);
             self.body.text.extend(letters);
         }
     }
@@ -319,7 +375,21 @@ impl Reader {
         }
     }
 
+    /// At a place that ends every letter.
+    fn end_letter(&mut self) {
+        self.end_bytes();
+        self.skipping = 0;
+    }
+
+    /// Marks a letter of which bytes are missing.
+    fn end_bytes(&mut self) {
+        if self.letters.clear() {
+            self.push('\u{FFFD}');
+        }
+    }
+
     fn end_paragraph(&mut self) {
+        self.end_letter();
         let part = &mut self.body;
         if part.in_table {
             part.text.push('\n');
@@ -339,13 +409,15 @@ impl Reader {
         self.state.hidden = false;
     }
 
-    /// At the end of a group, which may be that of a part that stands apart.
-    fn end_apart(&mut self) {
-        if self.interrupted.last().is_none_or(|around| around.depth != self.stack.len()) {
-            return;
+    /// Ends the parts apart that opened in groups from `depth` on.
+    fn end_parts(&mut self, depth: usize) {
+        while let Some(interrupted) = self.interrupted.pop_if(|around| around.depth >= depth) {
+            self.end_part();
+            self.go_on(interrupted);
         }
-        let Some(Interrupted { by, part, .. }) = self.interrupted.pop() else { return };
-        self.end_part();
+    }
+
+    fn go_on(&mut self, Interrupted { by, part, .. }: Interrupted) {
         let Part { collector, .. } = std::mem::replace(&mut self.body, part);
         match by {
             Apart::Box => self.body.collector = collector,
@@ -358,8 +430,8 @@ impl Reader {
     /// The mark of the next footnote, or in a footnote its own.
     fn push_mark(&mut self) {
         let is_in_note = self.interrupted.last().is_some_and(|around| around.by == Apart::Note);
-        let number = self.footnotes + usize::from(!is_in_note);
-        notes::mark(&number.to_string()).chars().for_each(|sign| self.push(sign));
+        self.footnotes += usize::from(!is_in_note);
+        notes::mark(&self.footnotes.to_string()).chars().for_each(|sign| self.push(sign));
         if is_in_note {
             self.push(' ');
         }
@@ -384,9 +456,17 @@ impl Part {
     }
 
     fn end_table(&mut self) {
+        // A row that does not end is one all the same.
+        if !self.row.is_empty() {
+            let (texts, places) = (std::mem::take(&mut self.row), Rc::clone(&self.places));
+            self.rows.push(Row { texts, places, is_head: self.is_head });
+        }
         if !self.rows.is_empty() {
             self.collector.table(table(std::mem::take(&mut self.rows)));
         }
+        std::mem::take(&mut self.notes_of_table)
+            .iter()
+            .for_each(|note| self.collector.paragraph(&note.text()));
     }
 }
 
@@ -409,70 +489,4 @@ fn headings(bytes: &[u8]) -> HashMap<i32, u8> {
         }
     }
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::{block::Content as Kind, table::Table};
-
-    #[test]
-    fn letters_paragraphs_and_tables_are_read() {
-        let rtf = br"{\rtf1\ansi\ansicpg1252{\fonttbl{\f0 Arial;}}{\*\generator x;}\pard\outlinelevel0 Titel\par
-            \pard Gr\'fc\'dfe \u8364?5 \{ok\}\par\pard\intbl a\cell b\cell\row\intbl 1\cell 2\cell\row\pard Ende\par}";
-        let blocks = super::read(rtf).unwrap().blocks;
-        let contents: Vec<_> = blocks.into_iter().map(|block| block.content).collect();
-        let row = |one: &str, other: &str| vec![one.to_owned(), other.to_owned()];
-        assert_eq!(
-            contents,
-            [
-                Kind::Heading { level: 1, text: "Titel".to_owned() },
-                Kind::Paragraph("Grüße €5 {ok}".to_owned()),
-                Kind::Table(Table::new(vec![row("a", "b"), row("1", "2")])),
-                Kind::Paragraph("Ende".to_owned()),
-            ]
-        );
-    }
-
-    #[test]
-    fn text_boxes_are_read_once() {
-        let rtf = br"{\rtf1 First {\shp{\*\shpinst\shpleft1{\sp{\sn shapeType}{\sv 202}}{\shptxt \pard Closing force\par 4.5 kN\par}}{\shprslt{\*\do\dpx1
-            {\dptxbxtext\pard Closing force\par}}}}line\par Last\par}";
-        let blocks = super::read(rtf).unwrap().blocks;
-        let texts: Vec<_> = blocks.iter().map(crate::block::Block::text).collect();
-        assert_eq!(texts, ["Closing force", "4.5 kN", "First line", "Last"]);
-    }
-
-    #[test]
-    fn a_text_box_in_a_cell_does_not_end_the_table() {
-        let rtf = br"{\rtf1\pard\intbl a\cell b\cell\row\intbl 1{\shp{\*\shpinst{\shptxt \pard Note\par}}}\cell 2\cell\row\pard End\par}";
-        let blocks = super::read(rtf).unwrap().blocks;
-        let row = |one: &str, other: &str| vec![one.to_owned(), other.to_owned()];
-        let contents: Vec<_> = blocks.into_iter().map(|block| block.content).collect();
-        assert_eq!(
-            contents,
-            [
-                Kind::Paragraph("Note".to_owned()),
-                Kind::Table(Table::new(vec![row("a", "b"), row("1", "2")])),
-                Kind::Paragraph("End".to_owned()),
-            ]
-        );
-    }
-
-    #[test]
-    fn heads_and_feet_of_pages_are_read_once() {
-        let rtf = br"{\rtf1{\header\pard\intbl ACME\cell Report\cell\row\pard\par}{\headerl\pard Left page\par}{\headerf\pard Left page\par}
-            {\footer\pard\qc 1\par Bank account 5\par}\pard First {\footerf\pard Bank account 5\par}line\par}";
-        let blocks = super::read(rtf).unwrap().blocks;
-        let texts: Vec<_> = blocks.iter().map(crate::block::Block::text).collect();
-        assert_eq!(texts, ["ACME\tReport", "Left page", "First line", "Bank account 5"]);
-    }
-
-    #[test]
-    fn notes_and_comments_follow_their_paragraphs() {
-        let rtf = br"{\rtf1 Checked{\super\chftn{\footnote\pard\plain\super\chftn In May.}} twice{\*\atnid AB}{\*\atnauthor Anna}{\*\annotation{\*\atndate 1}
-            \pard Really?\par Yes.}.{\footnote\chftn By Anna.}\par End\par}";
-        let blocks = super::read(rtf).unwrap().blocks;
-        let texts: Vec<_> = blocks.iter().map(crate::block::Block::text).collect();
-        assert_eq!(texts, ["Checked¹ twice.", "¹ In May.", "Really?", "Yes.", "² By Anna.", "End"]);
-    }
 }

@@ -16,9 +16,16 @@ impl Fonts {
     pub(super) fn read(bytes: &[u8]) -> Self {
         let text = String::from_utf8_lossy(bytes);
         let table = text.split_once("{\\fonttbl").map_or("", |(_, table)| table);
-        // Names have no semicolon, and the table ends before the next one.
-        let table =
-            table.split_once(";}}").or_else(|| table.split_once("}")).map_or(table, |(table, _)| table);
+        let mut depth = 1_usize;
+        let end = table.find(|letter| {
+            match letter {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+            depth == 0
+        });
+        let table = end.map_or(table, |end| &table[..end]);
         let number_of = |font: &str, word: &str| -> Option<i32> {
             let rest = font.split_once(word)?.1;
             rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().ok()
@@ -43,6 +50,13 @@ impl Fonts {
 pub(super) struct Letters(Vec<u8>);
 
 impl Letters {
+    /// Forgets a letter that is not all there; false if there is none.
+    pub(super) fn clear(&mut self) -> bool {
+        let is_begun = !self.0.is_empty();
+        self.0.clear();
+        is_begun
+    }
+
     /// The letters that end with `byte`.
     pub(super) fn take(&mut self, byte: u8, encoding: &'static Encoding) -> Option<String> {
         self.0.push(byte);
@@ -108,6 +122,7 @@ fn of_charset(charset: i32) -> Option<&'static Encoding> {
 #[cfg(test)]
 mod tests {
     use super::super::rtf::read;
+    use crate::block::Block;
 
     #[test]
     fn letters_are_those_of_the_fonts_sets() {
@@ -116,6 +131,17 @@ mod tests {
         let blocks = read(rtf).unwrap().blocks;
         assert_eq!(blocks[0].text(), "Grüße Привет é あ表ｱA");
         let rtf = br"{\rtf1\ansi\ansicpg936\deff0{\fonttbl\f0\fnil Song;}\'c4\'e3\'ba\'c3, \'c4\par}";
-        assert_eq!(read(rtf).unwrap().blocks[0].text(), "你好,");
+        assert_eq!(read(rtf).unwrap().blocks[0].text(), "你好, \u{FFFD}");
+        let rtf = br"{\rtf1\ansi\deff1{\fonttbl{\f0\fcharset0 Times;}
+            {\f1\fcharset204 Arial;}
+            }\'cf\'f0\'e8 {\u8364}\'e2\'e5\'f2\par}";
+        assert_eq!(read(rtf).unwrap().blocks[0].text(), "При €вет");
+        let rtf =
+            br"{\rtf1\ansi\ansicpg1252\deff0{\fonttbl{\f0\fcharset204 A;}{\f1 B;}}\f1\'e9\par\plain\'e9\par}";
+        let texts: Vec<String> = read(rtf).unwrap().blocks.iter().map(Block::text).collect();
+        assert_eq!(texts, ["é", "й"]);
+        let rtf = br"{\rtf1\ansi\ansicpg936 \'c4\par Next \u8364\par End\par}";
+        let texts: Vec<String> = read(rtf).unwrap().blocks.iter().map(Block::text).collect();
+        assert_eq!(texts, ["\u{FFFD}", "Next €", "End"]);
     }
 }

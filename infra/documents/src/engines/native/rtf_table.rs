@@ -1,5 +1,7 @@
 //! Tables of rich text, whose rows say where their cells end.
 
+use std::rc::Rc;
+
 use super::docx_table::{DocxTable, Merge};
 use crate::table::Table;
 
@@ -8,7 +10,7 @@ const NEAR: i32 = 60;
 /// A row of a table: its texts, and the places of its cells if they are described.
 pub(super) struct Row {
     pub(super) texts: Vec<String>,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Rc<Vec<Place>>,
     pub(super) is_head: bool,
 }
 
@@ -27,9 +29,10 @@ pub(super) fn table(rows: Vec<Row>) -> Table {
     if rows.iter().any(|row| row.places.len() != row.texts.len()) {
         return Table::new(rows.into_iter().map(|row| row.texts).collect());
     }
-    let mut edges: Vec<i32> = rows.iter().flat_map(|row| &row.places).map(|place| place.right).collect();
+    let mut edges: Vec<i32> =
+        rows.iter().flat_map(|row| row.places.iter()).map(|place| place.right).collect();
     edges.sort_unstable();
-    edges.dedup_by(|next, edge| *next - *edge <= NEAR);
+    edges.dedup_by(|next, edge| next.saturating_sub(*edge) <= NEAR);
     let mut table = DocxTable::default();
     for Row { texts, places, is_head } in rows {
         table.begin_row();
@@ -37,7 +40,7 @@ pub(super) fn table(rows: Vec<Row>) -> Table {
             table.make_row_head();
         }
         let mut begun = 0;
-        for (index, (text, place)) in texts.into_iter().zip(&places).enumerate() {
+        for (index, (text, place)) in texts.into_iter().zip(places.iter()).enumerate() {
             if place.is_merged && index > 0 {
                 continue;
             }

@@ -17,13 +17,22 @@ use crate::{
 const ROWS: usize = 100_000;
 const COLUMNS: usize = 512;
 
+/// The warning about a file whose cells alone can be read.
+const LEFT_OUT: &str = "merged cells, or texts beside the cells of a sheet, cannot be read and were left out";
+
 /// Reads all sheets.
 pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     let mut book = open_workbook_auto_from_rs(Cursor::new(bytes)).map_err(|error| failure(&error))?;
     let mut collector = Collector::default();
     let mut warnings = Vec::new();
     let mut workbook = matches!(book, Sheets::Xlsx(_)).then(|| Workbook::open(bytes));
-    let mut of_open = if matches!(book, Sheets::Ods(_)) { ods::sheets(bytes) } else { HashMap::new() };
+    let mut of_open = HashMap::new();
+    if matches!(book, Sheets::Ods(_)) {
+        match ods::sheets(bytes) {
+            Ok(sheets) => of_open = sheets,
+            Err(_) => warnings.push(LEFT_OUT.to_owned()),
+        }
+    }
     for name in book.sheet_names() {
         let Some((range, cut)) = cells_of(&mut book, &name) else {
             warnings.push("a sheet cannot be read and was left out".to_owned());
@@ -48,14 +57,13 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
         collector.table(Table { rows, cells });
         beside.add_to(&mut collector);
         let added = match &mut workbook {
-            Some(Ok(book)) => book.add_beside(&name, &mut collector).is_ok(),
+            Some(Ok(book)) => book.add_beside(&name, &mut collector).is_ok() && !book.lacks(),
             Some(Err(_)) => false,
             None => true,
         };
         // The cells are all there.
-        if !added {
-            warnings
-                .push("what stands beside the cells of a sheet cannot be read and was left out".to_owned());
+        if !added && !warnings.iter().any(|warning| warning == LEFT_OUT) {
+            warnings.push(LEFT_OUT.to_owned());
         }
     }
     Ok(Content { blocks: collector.finish(), warnings, ..Content::default() })
@@ -234,11 +242,14 @@ mod tests {
 
     #[test]
     fn what_stands_beside_the_cells_of_an_open_sheet_is_kept() {
+        let anchored = "<table:table-cell office:value-type='float' office:value='5'><text:p>5</text:p><draw:frame><draw:text-box><text:p>Total</text:p>\
+            </draw:text-box></draw:frame></table:table-cell>";
         let rows = "<table:shapes><draw:frame><draw:text-box><text:p>Draft</text:p><text:p/></draw:text-box></draw:frame></table:shapes>\
             <table:table-row><table:table-cell><office:annotation><dc:creator>Anna</dc:creator><text:p>Twice</text:p></office:annotation>\
-            <text:p>25</text:p></table:table-cell></table:table-row>";
-        let texts: Vec<String> = read(&open_sheet(rows)).unwrap().blocks.iter().map(Block::text).collect();
-        assert_eq!(texts, ["Sizes", "25", "Draft", "Twice"]);
+            <text:p>25</text:p></table:table-cell>ANCHORED</table:table-row>";
+        let rows = rows.replace("ANCHORED", anchored);
+        let texts: Vec<String> = read(&open_sheet(&rows)).unwrap().blocks.iter().map(Block::text).collect();
+        assert_eq!(texts, ["Sizes", "25\t5", "Draft", "Twice", "Total"]);
     }
 
     #[test]

@@ -112,6 +112,26 @@ impl Element {
         found
     }
 
+    /// The lines of its paragraphs, as Office writes them.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let line = |paragraph: &Self| {
+            let mut text = String::new();
+            paragraph.add_runs(&mut text);
+            text
+        };
+        self.all("p").into_iter().map(line).collect()
+    }
+
+    fn add_runs(&self, text: &mut String) {
+        for child in self.children() {
+            match child.name.as_str() {
+                "t" => text.push_str(&child.text()),
+                "br" => text.push('\n'),
+                _ => child.add_runs(text),
+            }
+        }
+    }
+
     /// All text in it.
     pub(super) fn text(&self) -> String {
         let text = |part: &Part| match part {

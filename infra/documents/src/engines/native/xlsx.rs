@@ -35,6 +35,11 @@ impl<'a> Workbook<'a> {
         Ok(Self { archive, sheets })
     }
 
+    /// Whether a part was left out.
+    pub(super) fn lacks(&self) -> bool {
+        self.archive.warning().is_some()
+    }
+
     /// Adds the texts beside the cells of a sheet.
     pub(super) fn add_beside(&mut self, sheet: &str, collector: &mut Collector) -> Result<(), Failure> {
         let Some(part) = self.sheets.get(sheet) else { return Ok(()) };
