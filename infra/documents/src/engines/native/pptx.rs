@@ -59,11 +59,10 @@ fn slides(archive: &mut Archive<'_>) -> Result<Vec<String>, Failure> {
         name.strip_prefix("ppt/slides/slide")?.strip_suffix(".xml")?.parse().ok()
     };
     let mut names: HashSet<String> = archive.names().into_iter().collect();
-    let named = slides.len();
-    slides.retain(|slide| names.remove(slide));
-    if slides.len() < named {
+    if slides.iter().any(|slide| !names.contains(slide)) {
         archive.note_missing();
     }
+    slides.retain(|slide| names.remove(slide));
     let mut others: Vec<(usize, String)> =
         names.into_iter().filter_map(|name| Some((number(&name)?, name))).collect();
     others.sort_unstable();
@@ -321,12 +320,13 @@ mod tests {
     fn slides_are_in_the_order_of_the_presentation() {
         let slide =
             |text: &str| format!("<p:sld>{}{}</p:sld>", shape("", text), shape("<p:ph type='ftr'/>", "ACME"));
-        let presentation = "<p:presentation><p:sldIdLst><p:sldId id='256' r:id='r2'/><p:sldId id='257' r:id='r1'/><p:sldId id='258' r:id='r9'/>\
+        let presentation = "<p:presentation><p:sldIdLst><p:sldId id='256' r:id='r2'/><p:sldId id='257' r:id='r1'/><p:sldId id='258' r:id='r9'/><p:sldId id='259' r:id='r8'/>\
             </p:sldIdLst></p:presentation>";
         let relations = [
             relation("r1", "slide", "slides/slide1.xml"),
             relation("r2", "slide", "slides/slide2.xml"),
             relation("r9", "slide", "slides/gone.xml"),
+            relation("r8", "slide", "slides/./slide1.xml"),
         ];
         let bytes = packed(&[
             ("ppt/presentation.xml", presentation),
@@ -338,7 +338,8 @@ mod tests {
             ("ppt/slides/slide2.xml", &slide("First")),
             ("ppt/slides/slide10.xml", &slide("Unnamed")),
         ]);
-        let blocks = read(&bytes).unwrap().blocks;
+        let Content { blocks, warnings, .. } = read(&bytes).unwrap();
+        assert_eq!(warnings.len(), 1);
         let texts: Vec<_> = blocks.iter().map(|block| (block.page, block.text())).collect();
         let expected = [(1, "First"), (1, "ACME"), (2, "Second"), (3, "Unnamed")];
         assert_eq!(texts, expected.map(|(page, text)| (Some(page), text.to_owned())));
