@@ -25,6 +25,7 @@ mod notes;
 mod numbering;
 mod odf;
 mod odf_lists;
+mod odf_margins;
 mod odf_objects;
 #[cfg(test)]
 mod odf_tests;

@@ -9,6 +9,7 @@ use super::{
     collect::Collector,
     notes,
     odf_lists::{ListStyles, Lists, Place},
+    odf_margins::Margins,
     odf_objects::{Object, object_name, objects},
     xml::{self, Attributes, Node},
 };
@@ -32,10 +33,13 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     for xml in [styles.as_str(), content.as_str()] {
         list_styles.read(xml)?;
     }
+    let margins = Margins::read(&styles)?;
     let objects = objects(&mut archive)?;
     let mut reader = Reader { list_styles, objects, ..Reader::default() };
+    margins.heads.iter().for_each(|text| reader.collector.paragraph(text));
     xml::walk(&content, |node| reader.take(node))?;
     reader.add_notes();
+    margins.feet.iter().for_each(|text| reader.collector.paragraph(text));
     let mut metadata = super::Metadata::new();
     if let Some(meta) = archive.text("meta.xml")? {
         super::named_texts(
@@ -137,7 +141,7 @@ impl Reader {
             Node::Close(name) => self.close(name),
             Node::Text(text) => match &mut self.aside {
                 Some(aside) => aside.push_str(text),
-                None if self.paragraphs > 0 => self.push_collapsed(text),
+                None if self.paragraphs > 0 => xml::push_collapsed(&mut self.text, text),
                 None => {}
             },
         }
@@ -260,17 +264,6 @@ impl Reader {
     fn end_notes(&mut self) {
         for text in self.spoken.take().unwrap_or_default() {
             self.collector.paragraph(&text);
-        }
-    }
-
-    /// Appends text with its white space collapsed, as the format says: files may be indented.
-    fn push_collapsed(&mut self, text: &str) {
-        for letter in text.chars() {
-            if !matches!(letter, ' ' | '\t' | '\n' | '\r') {
-                self.text.push(letter);
-            } else if !self.text.is_empty() && !self.text.ends_with([' ', '\n', '\t']) {
-                self.text.push(' ');
-            }
         }
     }
 

@@ -102,3 +102,15 @@ fn numbers_notes_and_descriptions_are_kept() {
         "{markdown}"
     );
 }
+
+#[test]
+fn heads_and_feet_of_pages_are_read_once() {
+    let styles = "<office:document-styles><office:master-styles><style:master-page><style:header>\n  <text:p>ACME\n  GmbH<text:tab/>Offer</text:p></style:header>\
+        <style:header-left style:display='false'><text:p>Old</text:p></style:header-left><style:footer><text:p>Bank account 5</text:p><text:p>\
+        <text:page-number>1</text:page-number></text:p></style:footer><style:footer-first><text:p>Bank account 5</text:p></style:footer-first>\
+        </style:master-page></office:master-styles></office:document-styles>";
+    let content = "<office:document-content><text:p>Dear all</text:p></office:document-content>";
+    let blocks = read(&packed(&[("content.xml", content), ("styles.xml", styles)])).unwrap().blocks;
+    let texts: Vec<String> = blocks.iter().map(Block::text).collect();
+    assert_eq!(texts, ["ACME GmbH\tOffer", "Dear all", "Bank account 5"]);
+}

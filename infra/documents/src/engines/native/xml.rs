@@ -76,6 +76,17 @@ pub(super) fn walk(xml: &str, mut visit: impl FnMut(Node<'_>)) -> Result<(), Fai
     }
 }
 
+/// Appends text with its white space collapsed, for formats whose files may be indented.
+pub(super) fn push_collapsed(text: &mut String, more: &str) {
+    for letter in more.chars() {
+        if !matches!(letter, ' ' | '\t' | '\n' | '\r') {
+            text.push(letter);
+        } else if !text.is_empty() && !text.ends_with([' ', '\n', '\t']) {
+            text.push(' ');
+        }
+    }
+}
+
 fn read_attributes(tag: &quick_xml::events::BytesStart<'_>, pairs: &mut Vec<(String, String)>) {
     pairs.clear();
     for attribute in tag.attributes().with_checks(false).flatten() {
