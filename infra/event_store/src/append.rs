@@ -157,10 +157,12 @@ fn answer(batch: Batch, result: BatchResult) {
             let refusal = code.is_some_and(|code| code.starts_with("22") || code.starts_with("54"));
             for append in batch.appends {
                 let reason = || error.to_string();
-                let cause = match () {
-                    () if refusal => AppendError::Refused(reason()),
-                    () if is_disk_full(&error) => AppendError::DiskFull,
-                    () => AppendError::Unavailable(reason()),
+                let cause = if refusal {
+                    AppendError::Refused(reason())
+                } else if is_disk_full(&error) {
+                    AppendError::DiskFull
+                } else {
+                    AppendError::Unavailable(reason())
                 };
                 let _ = append.reply.send(Err(cause));
             }

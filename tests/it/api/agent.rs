@@ -34,6 +34,12 @@ async fn try_open(client: &Client, path: &str) -> Result<Socket, tungstenite::Er
     connect_async(request).await.map(|(socket, _)| socket)
 }
 
+/// Answers the connection test of `data`.
+async fn answer_test(socket: &mut Socket, data: Value) {
+    let echo = json!({"type": "connection_test_response", "data": data});
+    socket.send(Message::text(echo.to_string())).await.unwrap();
+}
+
 /// The next data frame of `kind`.
 async fn next_of(socket: &mut Socket, kind: &str) -> Value {
     let found = async {
@@ -356,8 +362,7 @@ async fn the_end_of_an_old_session_leaves_the_new_one() {
     let answering = async {
         loop {
             let data = next_of(&mut new, "connection_test").await;
-            let echo = json!({"type": "connection_test_response", "data": data});
-            new.send(Message::text(echo.to_string())).await.unwrap();
+            answer_test(&mut new, data).await;
         }
     };
     let test = format!("/api/agents/{}/test", account.id);
@@ -389,8 +394,7 @@ async fn a_connection_test_that_a_session_lost_is_repeated() {
                 is_lost = true;
                 continue;
             }
-            let echo = json!({"type": "connection_test_response", "data": data});
-            socket.send(Message::text(echo.to_string())).await.unwrap();
+            answer_test(&mut socket, data).await;
         }
     };
     tokio::select! {

@@ -301,3 +301,23 @@ async fn a_gateway_is_ready_while_handlers_answer_its_idle_commands() {
     eventually(seconds(30), async || anonymous.get("/readyz").await.status == 503).await;
     assert_eq!(anonymous.get("/readyz").await.expect(503)["missing"], json!(["commands"]));
 }
+
+/// A trigger stands for the disk: PostgreSQL says the same of it, by its code.
+#[tokio::test]
+async fn a_full_disk_of_the_database_is_named_and_the_command_works_once_there_is_space() {
+    let world = World::start().await;
+    let pool = &world.servers.pool;
+    pool.execute(
+        "CREATE FUNCTION refuse_for_space() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+             RAISE EXCEPTION 'could not extend file' USING ERRCODE = 'disk_full'; END $$;
+         CREATE TRIGGER full_disk BEFORE INSERT ON events FOR EACH STATEMENT EXECUTE FUNCTION refuse_for_space()",
+    )
+    .await
+    .unwrap();
+    let agent = json!({"name": "press"});
+    let refused = world.admin.post("/api/agents", agent.clone()).await;
+    assert_eq!(refused.error(503), "The disk of the database is full: free some space and try again.");
+    pool.execute("DROP TRIGGER full_disk ON events").await.unwrap();
+    world.admin.post("/api/agents", agent).await.expect(201);
+    world.finish().await;
+}

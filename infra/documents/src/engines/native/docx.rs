@@ -1,6 +1,6 @@
 //! Word since 2007, ECMA-376: paragraphs with styles, numbered and bulleted lists, tables, notes, comments, heads of pages.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 
 use super::{
     Content,
@@ -9,7 +9,9 @@ use super::{
     docx_styles::{Counters, Lists, Styles, list_of_style},
     docx_table::{DocxTable, Merge},
     figures::{Figure, Figures},
-    formula, notes,
+    formula,
+    margins::MarginTexts,
+    notes,
     numbering::Format,
     remarks,
     script::Script,
@@ -139,11 +141,11 @@ impl<'a> Reader<'a> {
         margins: &BTreeSet<(String, String)>,
         kind: &str,
     ) -> Result<(), Failure> {
-        let mut known = HashSet::new();
+        let mut known = MarginTexts::default();
         for (_, part) in margins.iter().filter(|(of, _)| of == kind) {
             let Some(xml) = archive.text(part)? else { continue };
             for text in self.read_apart(&xml)? {
-                if text.chars().any(char::is_alphabetic) && known.insert(text.clone()) {
+                if known.is_new(&text) {
                     self.collector.paragraph(&text);
                 }
             }

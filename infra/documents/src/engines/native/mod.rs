@@ -20,6 +20,7 @@ mod formula;
 mod frames;
 pub(super) mod html;
 mod images;
+mod margins;
 mod markdown;
 mod notes;
 mod numbering;

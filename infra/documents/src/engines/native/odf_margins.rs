@@ -1,8 +1,9 @@
 //! Heads and feet of the pages of open texts, ISO 26300 part 3, 16.10: they stand in the file of styles.
 
-use std::collections::HashSet;
-
-use super::xml::{self, Node};
+use super::{
+    margins::MarginTexts,
+    xml::{self, Node},
+};
 use crate::failure::Failure;
 
 /// Texts of the edges of pages, each once, without those that are numbers alone.
@@ -32,7 +33,7 @@ impl Edge {
 impl Margins {
     /// Those of a file of styles.
     pub(super) fn read(styles: &str) -> Result<Self, Failure> {
-        let (mut margins, mut known) = (Self::default(), HashSet::new());
+        let (mut margins, mut known) = (Self::default(), MarginTexts::default());
         let (mut edge, mut text, mut paragraphs) = (None, String::new(), 0_usize);
         xml::walk(styles, |node| match node {
             Node::Open(name, attributes) if Edge::of(name).is_some() => {
@@ -51,7 +52,7 @@ impl Margins {
                     Some(Edge::Foot) => &mut margins.feet,
                     None => return,
                 };
-                if text.chars().any(char::is_alphabetic) && known.insert(text.clone()) {
+                if known.is_new(&text) {
                     texts.push(text);
                 }
             }

@@ -1,9 +1,6 @@
 //! Rich text after Microsoft's specification 1.9.1: paragraphs, headings by outline level, tables, bullets.
 
-use std::{
-    collections::{HashMap, HashSet},
-    rc::Rc,
-};
+use std::{collections::HashMap, rc::Rc};
 
 use encoding_rs::{Encoding, WINDOWS_1252};
 
@@ -11,6 +8,7 @@ use super::{
     Content,
     collect::Collector,
     docx_table::Merge,
+    margins::MarginTexts,
     notes,
     rtf_letters::{self, Fonts, Letters},
     rtf_table::{Place, Row, table},
@@ -59,13 +57,9 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     Ok(Content { blocks, ..Content::default() })
 }
 
-/// Numbers of pages alone are left out, too.
 fn without_repeated(mut margins: Vec<Block>) -> Vec<Block> {
-    let mut known = HashSet::new();
-    margins.retain(|block| {
-        let text = block.text();
-        text.chars().any(char::is_alphabetic) && known.insert(text)
-    });
+    let mut known = MarginTexts::default();
+    margins.retain(|block| known.is_new(&block.text()));
     margins
 }
 
@@ -99,8 +93,8 @@ struct Part {
     place: Place,
     is_head: bool,
     /// Footnotes and comments of the paragraph.
-    notes: Vec<Block>,
-    notes_of_table: Vec<Block>,
+    notes: Vec<String>,
+    notes_of_table: Vec<String>,
 }
 
 /// Parts apart from the text around them.
@@ -311,13 +305,8 @@ impl Reader {
                 self.body.outline =
                     number.and_then(|level| u8::try_from(level).ok()).filter(|level| *level < 9)
             }
-            "footnote" if is_new && is_shown_around => {
-                self.begin_apart(Apart::Note);
-            }
-            // Programs that know no comments skip the group.
-            "annotation" if is_new && is_shown_around => {
-                self.begin_apart(Apart::Note);
-            }
+            // Programs that know none skip the group.
+            "footnote" | "annotation" if is_new && is_shown_around => self.begin_apart(Apart::Note),
             "chftn" => self.push_mark(),
             // A box for programs of 1995. Newer ones repeat theirs for them.
             "dptxbxtext" if !self.state.is_repeated => self.begin_apart(Apart::Box),
@@ -423,7 +412,7 @@ impl Reader {
             Apart::Box => self.body.collector = collector,
             Apart::Head => self.heads.extend(collector.finish()),
             Apart::Foot => self.feet.extend(collector.finish()),
-            Apart::Note => self.body.notes.extend(collector.finish()),
+            Apart::Note => self.body.notes.extend(collector.finish().iter().map(Block::text)),
         }
     }
 
@@ -452,7 +441,7 @@ impl Part {
             None if self.is_item => self.collector.item(0, false, &text),
             None => self.collector.paragraph(&text),
         }
-        std::mem::take(&mut self.notes).iter().for_each(|note| self.collector.paragraph(&note.text()));
+        std::mem::take(&mut self.notes).iter().for_each(|note| self.collector.paragraph(note));
     }
 
     fn end_table(&mut self) {
@@ -464,9 +453,7 @@ impl Part {
         if !self.rows.is_empty() {
             self.collector.table(table(std::mem::take(&mut self.rows)));
         }
-        std::mem::take(&mut self.notes_of_table)
-            .iter()
-            .for_each(|note| self.collector.paragraph(&note.text()));
+        std::mem::take(&mut self.notes_of_table).iter().for_each(|note| self.collector.paragraph(note));
     }
 }
 

@@ -38,8 +38,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
             warnings.push("a sheet cannot be read and was left out".to_owned());
             continue;
         };
-        let of_open = of_open.remove(&name);
-        let beside = of_open.as_ref().map(|sheet| sheet.beside.clone()).unwrap_or_default();
+        let mut of_open = of_open.remove(&name);
+        let beside = of_open.as_mut().map(|sheet| std::mem::take(&mut sheet.beside)).unwrap_or_default();
         let merged = match &of_open {
             Some(sheet) => sheet.merged.clone(),
             None => merged(&mut book, &name),
