@@ -4,7 +4,8 @@
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use sqlx::{Executor, FromRow, PgPool, postgres::PgPoolOptions};
+use signalbox_from_row::FromRow;
+use sqlx::{Executor, PgPool, postgres::PgPoolOptions};
 use tokio::net::TcpListener;
 use uuid::Uuid;
 
@@ -102,7 +103,6 @@ struct PointIn {
 
 #[derive(Serialize, FromRow)]
 struct PointOut {
-    #[sqlx(rename = "id")]
     public_id: Uuid,
     event_public_id: Uuid,
     timestamp: DateTime<Utc>,
@@ -113,7 +113,7 @@ async fn create_point(
     State(pool): State<PgPool>,
     Json(point): Json<PointIn>,
 ) -> Result<(StatusCode, Json<PointOut>), StatusCode> {
-    let row = sqlx::query_as("INSERT INTO points (event_public_id, value) VALUES ($1, $2) RETURNING *")
+    let row = sqlx::query_as("INSERT INTO points (event_public_id, value) VALUES ($1, $2) RETURNING id AS public_id, event_public_id, timestamp, value")
         .bind(point.event_public_id)
         .bind(point.value)
         .fetch_one(&pool)

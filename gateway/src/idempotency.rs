@@ -29,8 +29,9 @@ use signalbox_domain::{
     identity::Role,
     kernel::{AgentId, UserId},
 };
+use signalbox_from_row::FromRow;
 use signalbox_sealing::Sealer;
-use sqlx::{FromRow, PgPool};
+use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::{

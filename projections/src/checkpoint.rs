@@ -1,6 +1,7 @@
 //! How far a projection has applied the log, as it is stored.
 
-use sqlx::{FromRow, PgExecutor, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::{PgExecutor, PgPool};
 
 pub(crate) async fn ensure_checkpoint(pool: &PgPool, name: &str) -> Result<(), sqlx::Error> {
     sqlx::query("INSERT INTO read.checkpoints (projection, position) VALUES ($1, 0) ON CONFLICT DO NOTHING")

@@ -5,7 +5,8 @@
 //! a worker records since when it has not moved ([`note_snapshot_holders`]).
 
 use signalbox_boxed::boxed;
-use sqlx::{FromRow, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::PgPool;
 
 /// The oldest snapshot that the database keeps rows for.
 #[derive(Debug, Clone, PartialEq, FromRow)]

@@ -4,7 +4,8 @@
 //! often completes the index all the same, and the migration is not recorded. Either way the statement would fail for ever after,
 //! because the index exists.
 
-use sqlx::{FromRow, PgConnection, migrate::Migration};
+use signalbox_from_row::FromRow;
+use sqlx::{PgConnection, migrate::Migration};
 
 /// The index that a statement makes.
 #[derive(Debug, PartialEq, Eq)]

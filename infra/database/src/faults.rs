@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use signalbox_boxed::boxed;
-use sqlx::{PgExecutor, PgPool, prelude::FromRow};
+use signalbox_from_row::FromRow;
+use sqlx::{PgExecutor, PgPool};
 
 /// Longest reason that is stored, in characters.
 const MAX_REASON: usize = 2_000;

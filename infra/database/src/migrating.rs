@@ -9,12 +9,12 @@
 //! All others release a lock that they do not get within [`LOCK_WAIT`] and are repeated: readers and writers of that
 //! table would queue behind them, for as long as a `pg_dump` takes.
 
-use std::{collections::HashSet, time::Duration};
+use std::{collections::HashSet, sync::LazyLock, time::Duration};
 
 use signalbox_boxed::boxed;
 use sqlx::{
     PgConnection, PgPool,
-    migrate::{Migrate, MigrateError, Migration, Migrator},
+    migrate::{Migrate, MigrateError, Migration, MigrationType, Migrator},
 };
 use tokio::time::{Instant, sleep};
 
@@ -23,8 +23,22 @@ use crate::{
     is_lock_conflict,
 };
 
+/// Versions, descriptions and statements, in order.
+const FILES: &[(i64, &str, &str)] = &include!(concat!(env!("OUT_DIR"), "/migrations.rs"));
+
 /// All migrations.
-pub(crate) static MIGRATOR: Migrator = sqlx::migrate!("./migrations");
+pub(crate) static MIGRATOR: LazyLock<Migrator> = LazyLock::new(|| Migrator {
+    migrations: FILES
+        .iter()
+        .map(|(version, description, sql)| migration(*version, description, sql))
+        .collect(),
+    ..Migrator::DEFAULT
+});
+
+fn migration(version: i64, description: &'static str, sql: &'static str) -> Migration {
+    let is_alone = sql.starts_with("-- no-transaction");
+    Migration::new(version, description.into(), MigrationType::Simple, sql.into(), is_alone)
+}
 
 /// Key of the migration lock.
 const LOCK: i64 = 0x5349_474e_414c_424f;

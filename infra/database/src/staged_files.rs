@@ -5,7 +5,8 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_boxed::boxed;
-use sqlx::{PgPool, prelude::FromRow};
+use signalbox_from_row::FromRow;
+use sqlx::PgPool;
 use uuid::Uuid;
 
 /// No upload takes this long.

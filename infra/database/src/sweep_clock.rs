@@ -8,7 +8,8 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_boxed::boxed;
 use signalbox_clock::Clock;
-use sqlx::{FromRow, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::PgPool;
 
 use crate::report_fault;
 

@@ -8,7 +8,9 @@ use signalbox_database::{SqlFunction, connect, migrate, migrate_by, pending, sql
 use signalbox_test_support::fresh_database;
 use sqlx::{Executor, PgPool, migrate::Migrator};
 
-static MIGRATIONS: Migrator = sqlx::migrate!("./migrations");
+async fn migrations() -> Migrator {
+    Migrator::new(Path::new("migrations")).await.unwrap()
+}
 
 /// The functions of the service, with their settings and bodies.
 async fn definitions(pool: &PgPool) -> Vec<(String, String)> {
@@ -37,7 +39,8 @@ fn answering(revision: i32, number: i32) -> [SqlFunction; 1] {
 #[tokio::test]
 async fn a_script_that_has_changed_is_applied_again_and_an_earlier_one_is_not() {
     let pool = connect(&fresh_database().await, 2).await.unwrap();
-    let apply = async |function: [SqlFunction; 1]| migrate_by(&pool, &MIGRATIONS, &function).await.unwrap();
+    let apply =
+        async |function: [SqlFunction; 1]| migrate_by(&pool, &migrations().await, &function).await.unwrap();
     apply(answering(1, 1)).await;
     assert_eq!(answer(&pool).await, 1);
     apply(answering(1, 2)).await;
@@ -59,7 +62,7 @@ async fn scripts_are_applied_together_or_not_at_all() {
     let pool = connect(&fresh_database().await, 2).await.unwrap();
     let [good] = answering(1, 1);
     let bad = SqlFunction { name: "broken", script: "-- Revision 1\nCREATE FUNCTION".to_owned() };
-    migrate_by(&pool, &MIGRATIONS, &[good, bad]).await.unwrap_err();
+    migrate_by(&pool, &migrations().await, &[good, bad]).await.unwrap_err();
     let made = "SELECT to_regproc('answer') IS NOT NULL OR EXISTS (SELECT FROM ops.sql_functions WHERE name = 'answer')";
     assert!(!sqlx::query_scalar::<_, bool>(made).fetch_one(&pool).await.unwrap());
 }
@@ -73,7 +76,7 @@ async fn an_old_database_gets_the_same_functions_as_a_new_one() {
     new.execute(format!("CREATE DATABASE {name}").as_str()).await.unwrap();
     let old_url = format!("{}/{name}", url.rsplit_once('/').unwrap().0);
     let old = connect(&old_url, 2).await.unwrap();
-    migrate_by(&old, &MIGRATIONS, &[]).await.unwrap();
+    migrate_by(&old, &migrations().await, &[]).await.unwrap();
     assert_eq!(pending(&old).await.unwrap(), sql_functions().len());
     migrate(&old).await.unwrap();
     assert_eq!(pending(&old).await.unwrap(), 0);
@@ -102,11 +105,11 @@ async fn a_rebuild_that_the_release_before_has_begun_is_given_up() {
         let found = "SELECT to_regnamespace('read_rebuild_series') IS NOT NULL";
         sqlx::query_scalar(found).fetch_one(&pool).await.unwrap()
     };
-    let before_packs = MIGRATIONS.iter().filter(|step| step.version < 83).cloned().collect();
+    let before_packs = migrations().await.iter().filter(|step| step.version < 83).cloned().collect();
     let before = Migrator { migrations: before_packs, ignore_missing: true, ..Migrator::DEFAULT };
     migrate_by(&pool, &before, &[]).await.unwrap();
     begin().await;
-    migrate_by(&pool, &MIGRATIONS, &[]).await.unwrap();
+    migrate_by(&pool, &migrations().await, &[]).await.unwrap();
     assert!(!has_begun().await);
     // With the function of before, which is replaced after the migrations.
     begin().await;

@@ -1,6 +1,7 @@
 use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
 use signalbox_boxed::boxed;
-use sqlx::{FromRow, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::PgPool;
 
 use crate::head;
 

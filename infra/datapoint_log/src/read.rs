@@ -5,7 +5,8 @@ use chrono::{DateTime, NaiveDate, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_clock::Clock;
 use signalbox_database::server_time;
-use sqlx::{FromRow, PgConnection, PgExecutor, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use crate::{
     Origin, Place, Point,

@@ -2,7 +2,8 @@
 
 use signalbox_boxed::boxed;
 use signalbox_domain::kernel::UserId;
-use sqlx::{FromRow, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::PgPool;
 use uuid::Uuid;
 
 /// A stream with events in a range of the log.

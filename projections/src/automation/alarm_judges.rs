@@ -5,7 +5,8 @@ use serde_json::Value;
 use signalbox_boxed::boxed;
 use signalbox_database::begin;
 use signalbox_domain::automation::AlarmMemory;
-use sqlx::{FromRow, PgPool, types::Json};
+use signalbox_from_row::FromRow;
+use sqlx::{PgPool, types::Json};
 use uuid::Uuid;
 
 /// How far alarms have been judged.

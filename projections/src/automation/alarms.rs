@@ -9,7 +9,8 @@ use signalbox_domain::{
     monitoring::Labels,
 };
 use signalbox_event_store::RecordedEvent;
-use sqlx::{FromRow, PgPool, Postgres, QueryBuilder, types::Json};
+use signalbox_from_row::FromRow;
+use sqlx::{PgPool, Postgres, QueryBuilder, types::Json};
 use uuid::Uuid;
 
 use crate::{

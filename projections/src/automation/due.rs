@@ -6,7 +6,8 @@ use signalbox_domain::{
     automation::{CLAIM_SECONDS, Destination, PreviousKeys, RetryPolicy},
     kernel::DeliveryId,
 };
-use sqlx::{FromRow, PgPool, types::Json};
+use signalbox_from_row::FromRow;
+use sqlx::{PgPool, types::Json};
 use uuid::Uuid;
 
 use crate::Word;

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use signalbox_domain::kernel::WebhookId;
-use sqlx::{FromRow, PgConnection, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::{ApplyError, write::upsert};

@@ -9,7 +9,8 @@ use signalbox_domain::{
     automation::{AlarmReason, Notice, NoticeKind, NotificationSpec, Severity},
     kernel::{ChannelId, ContactId},
 };
-use sqlx::{FromRow, PgConnection, PgPool, types::Json};
+use signalbox_from_row::FromRow;
+use sqlx::{PgConnection, PgPool, types::Json};
 use uuid::Uuid;
 
 use crate::Word;
@@ -54,7 +55,7 @@ pub struct RuleOfAlarm {
     pub alarm_id: Uuid,
     pub rule_id: Uuid,
     pub severity: Word<Severity>,
-    #[sqlx(json)]
+    #[row(json)]
     pub notify: NotificationSpec,
     /// Whether its escalation was sent.
     pub is_escalated: bool,
@@ -73,7 +74,7 @@ pub struct DueAlarm {
     pub reminders: i32,
     pub escalate_at: Option<DateTime<Utc>>,
     pub is_escalated: bool,
-    #[sqlx(json)]
+    #[row(json)]
     pub notify: NotificationSpec,
 }
 

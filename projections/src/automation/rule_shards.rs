@@ -2,7 +2,8 @@
 
 use chrono::NaiveDate;
 use signalbox_boxed::boxed;
-use sqlx::{FromRow, PgPool, postgres::types::PgInterval};
+use signalbox_from_row::FromRow;
+use sqlx::{PgPool, postgres::types::PgInterval};
 use uuid::Uuid;
 
 /// Number of shards, as in the migration that makes them.

@@ -11,7 +11,8 @@ use signalbox_domain::{
     kernel::{ChannelId, UserId},
 };
 use signalbox_event_store::RecordedEvent;
-use sqlx::{FromRow, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::{
@@ -58,16 +59,16 @@ pub struct RuleRow {
     /// Whether it watches.
     pub enabled: bool,
     /// The specifications for values that arrived before a change.
-    #[sqlx(json)]
+    #[row(json)]
     pub earlier: Vec<Phase>,
     /// The settings of its alarm; `None` without one.
-    #[sqlx(json(nullable))]
+    #[row(json_or_null)]
     pub alarm: Option<AlarmSpec>,
     /// The contacts of its alarms.
-    #[sqlx(json)]
+    #[row(json)]
     pub notify: NotificationSpec,
     /// Terms of its alarms by the last changes; empty if it never had one.
-    #[sqlx(json)]
+    #[row(json)]
     pub watched: Vec<WatchChange>,
     /// Webhooks of its alarms are held back until then.
     pub silenced_until: Option<DateTime<Utc>>,
@@ -245,7 +246,7 @@ pub(super) fn fold(rows: &mut Table<RuleRow>, recorded: &RecordedEvent, event: R
 #[derive(Debug, Clone, FromRow)]
 pub struct ChangedRule {
     /// The rule, deleted or not.
-    #[sqlx(flatten)]
+    #[row(flatten)]
     pub rule: RuleRow,
     /// The integer that stands for its channel in the datapoint log; `None` when the read model does not show it yet.
     pub channel_number: Option<i32>,

@@ -11,7 +11,8 @@ use signalbox_domain::{
     kernel::{UserId, WebhookId},
 };
 use signalbox_event_store::RecordedEvent;
-use sqlx::{FromRow, PgPool, types::Json};
+use signalbox_from_row::FromRow;
+use sqlx::{PgPool, types::Json};
 use uuid::Uuid;
 
 use crate::{

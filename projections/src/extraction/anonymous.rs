@@ -4,7 +4,8 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_boxed::boxed;
 use signalbox_database::{begin, delete_in_batches};
-use sqlx::{PgExecutor, PgPool, prelude::FromRow};
+use signalbox_from_row::FromRow;
+use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
 
 /// Serialises the counting of documents that arrive at the same time.

@@ -7,7 +7,8 @@ use chrono::{DateTime, Utc};
 use signalbox_boxed::boxed;
 use signalbox_database::{begin, delete_in_batches};
 use signalbox_domain::kernel::UserId;
-use sqlx::{FromRow, PgPool, types::Json};
+use signalbox_from_row::FromRow;
+use sqlx::{PgPool, types::Json};
 use uuid::Uuid;
 
 use super::{

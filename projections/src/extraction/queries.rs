@@ -3,7 +3,8 @@
 use chrono::{DateTime, Utc};
 use signalbox_boxed::boxed;
 use signalbox_domain::extraction::MAX_ATTEMPTS;
-use sqlx::{FromRow, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::ExtractionJobRow;

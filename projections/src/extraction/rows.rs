@@ -8,7 +8,8 @@ use signalbox_domain::{
     kernel::UserId,
 };
 use signalbox_event_store::RecordedEvent;
-use sqlx::{FromRow, types::Json};
+use signalbox_from_row::FromRow;
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::{

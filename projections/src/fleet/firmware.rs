@@ -8,7 +8,8 @@ use signalbox_domain::{
     kernel::{ReleaseVersion, UserId},
 };
 use signalbox_event_store::RecordedEvent;
-use sqlx::{FromRow, PgPool, types::Json};
+use signalbox_from_row::FromRow;
+use sqlx::{PgPool, types::Json};
 use uuid::Uuid;
 
 use crate::{

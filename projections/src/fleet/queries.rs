@@ -4,7 +4,8 @@ use signalbox_boxed::boxed;
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use sqlx::{FromRow, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::{InstanceRow, MappingRow, PackageRow};
@@ -32,7 +33,7 @@ pub async fn packages(pool: &PgPool) -> Result<Vec<PackageRow>, sqlx::Error> {
 #[derive(Debug, Clone, PartialEq, FromRow)]
 pub struct Instance {
     /// As the log has it.
-    #[sqlx(flatten)]
+    #[row(flatten)]
     pub row: InstanceRow,
     /// `None` if no controller has reported yet.
     pub reported_at: Option<DateTime<Utc>>,

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
 use signalbox_domain::{identity::Role, kernel::UserId};
-use sqlx::{FromRow, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::{ApiTokenRow, UserRow};
@@ -239,7 +240,7 @@ pub async fn api_token_expiry(
 #[derive(Debug, Clone, PartialEq, FromRow)]
 pub struct ListedApiToken {
     /// The token.
-    #[sqlx(flatten)]
+    #[row(flatten)]
     pub token: ApiTokenRow,
     /// Last use that a gateway has noted.
     pub last_used: Option<DateTime<Utc>>,

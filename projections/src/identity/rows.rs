@@ -4,7 +4,7 @@ use signalbox_domain::{
     identity::Role,
     kernel::{SessionId, UserId},
 };
-use sqlx::FromRow;
+use signalbox_from_row::FromRow;
 use uuid::Uuid;
 
 use crate::{Word, table::ReadRow};

@@ -10,7 +10,8 @@ use signalbox_domain::{
     monitoring::{DashboardEvent, PlacedWidget, WidgetChanges, WidgetSpec, WidgetType},
 };
 use signalbox_event_store::RecordedEvent;
-use sqlx::{FromRow, PgConnection, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 
 use crate::{

@@ -5,7 +5,8 @@ use serde::Serialize;
 use signalbox_boxed::boxed;
 use signalbox_domain::{kernel::UserId, monitoring::ExperimentEvent};
 use signalbox_event_store::RecordedEvent;
-use sqlx::{FromRow, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::{

@@ -8,7 +8,8 @@ use signalbox_domain::{
     monitoring::{LogEntryEvent, LogStatus, LogType},
 };
 use signalbox_event_store::RecordedEvent;
-use sqlx::{FromRow, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::{

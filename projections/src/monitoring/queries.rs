@@ -8,7 +8,8 @@ use signalbox_domain::{
     kernel::ChannelId,
     monitoring::{ChannelType, Labels},
 };
-use sqlx::{FromRow, PgPool, types::Json};
+use signalbox_from_row::FromRow;
+use sqlx::{FromRow as _, PgPool, types::Json};
 use uuid::Uuid;
 
 use super::ChannelRow;

@@ -4,7 +4,8 @@ use signalbox_domain::{
     kernel::{ChannelId, UserId},
     monitoring::{ChannelType, Labels},
 };
-use sqlx::{FromRow, types::Json};
+use signalbox_from_row::FromRow;
+use sqlx::types::Json;
 use uuid::Uuid;
 
 use crate::{Word, table::ReadRow};

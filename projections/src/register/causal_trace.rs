@@ -7,7 +7,8 @@ use signalbox_domain::{
     kernel::{Decider, DeliveryId},
 };
 use signalbox_event_store::{LogFilter, LogOrder, RecordedEvent, SearchError, search};
-use sqlx::{FromRow, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::Word;

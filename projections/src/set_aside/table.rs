@@ -4,7 +4,8 @@ use chrono::{DateTime, Utc};
 use signalbox_boxed::boxed;
 use signalbox_database::{clear_fault, report_fault};
 use signalbox_event_store::EventKey;
-use sqlx::{FromRow, PgConnection, PgExecutor, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::{PgConnection, PgExecutor, PgPool};
 
 use super::Held;
 use crate::Poison;

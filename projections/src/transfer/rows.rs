@@ -7,7 +7,7 @@ use signalbox_domain::{
         TransportMode,
     },
 };
-use sqlx::FromRow;
+use signalbox_from_row::FromRow;
 use uuid::Uuid;
 
 use crate::{UnknownWord, Word, table::ReadRow};
@@ -164,7 +164,7 @@ pub struct JobRow {
     pub number: i64,
     pub owner_id: UserId,
     #[serde(flatten)]
-    #[sqlx(flatten)]
+    #[row(flatten)]
     pub settings: JobColumns,
     /// When it last made a transfer.
     pub last_run: Option<DateTime<Utc>>,

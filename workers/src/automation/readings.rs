@@ -14,12 +14,13 @@ use signalbox_datapoint_log::{
     IdKey, LogEnd, LogRow, Origin, Place, end_at, head, read_after, read_points_after, read_row,
 };
 use signalbox_domain::automation::{DatapointPlace, Reading, ReadingCommand, ReportWindow, ReportedReading};
+use signalbox_from_row::FromRow;
 use signalbox_messaging::Wakeup;
 use signalbox_projections::{
     automation::readings::{readings, readings_subscribed_since},
     monitoring::queries::{SensorChannel, sensors},
 };
-use sqlx::{FromRow, PgPool};
+use sqlx::PgPool;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 

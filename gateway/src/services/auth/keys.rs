@@ -12,6 +12,7 @@ use rand::{TryRngCore, rngs::OsRng};
 use serde::{Deserialize, Serialize};
 use signalbox_clock::Clock;
 use signalbox_database::SharedServerClock;
+use signalbox_from_row::FromRow;
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -147,7 +148,7 @@ pub(crate) fn keyed_hash(secret: &[u8], purpose: &str, seed: &[u8]) -> Option<[u
 }
 
 /// A signing key without its secret.
-#[derive(Debug, sqlx::FromRow)]
+#[derive(Debug, FromRow)]
 pub struct SigningKey {
     /// Names it in JWTs.
     pub kid: String,

@@ -12,7 +12,8 @@ use signalbox_domain::{
     kernel::{DeliveryId, WebhookId},
 };
 use signalbox_event_store::RecordedEvent;
-use sqlx::{FromRow, types::Json};
+use signalbox_from_row::FromRow;
+use sqlx::types::Json;
 use uuid::Uuid;
 
 pub use queries::{

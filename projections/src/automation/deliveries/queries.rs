@@ -11,7 +11,8 @@ use signalbox_domain::{
     kernel::{ContactId, DeliveryId},
 };
 use signalbox_event_store::read_at;
-use sqlx::{FromRow, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::PgPool;
 use uuid::Uuid;
 
 use super::DeliveryRow;

@@ -7,7 +7,8 @@ use signalbox_datapoint_log::{
     ChunkPoint,
     codec::{CodecError, decode_chunk, encode_chunk, encode_samples, samples},
 };
-use sqlx::{FromRow, PgConnection};
+use signalbox_from_row::FromRow;
+use sqlx::PgConnection;
 
 use super::{Datapoint, SeriesError, incomplete::note_damaged};
 

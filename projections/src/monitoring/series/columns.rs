@@ -3,7 +3,8 @@
 
 use chrono::NaiveDate;
 use signalbox_datapoint_log::ChunkPoint;
-use sqlx::{FromRow, PgConnection};
+use signalbox_from_row::FromRow;
+use sqlx::PgConnection;
 
 use super::{
     DAY,

@@ -8,7 +8,8 @@ use std::collections::{HashMap, HashSet};
 
 use chrono::NaiveDate;
 use signalbox_datapoint_log::{ChunkPoint, codec::decode_chunk, micros, recorded_times};
-use sqlx::{FromRow, PgConnection, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::{PgConnection, PgPool};
 
 use super::{
     Datapoint, SeriesError,

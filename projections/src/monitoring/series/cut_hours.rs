@@ -1,6 +1,7 @@
 //! Hours that the ends of buckets cut: their roll-ups say in which days of the log they have chunks.
 
-use sqlx::{FromRow, PgConnection};
+use signalbox_from_row::FromRow;
+use sqlx::PgConnection;
 
 use super::{
     chunk::RowHead,
@@ -10,7 +11,7 @@ use super::{
 /// The roll-up of an hour, and a row of its chunk.
 #[derive(Debug, FromRow)]
 pub(super) struct ChunkOfRollup {
-    #[sqlx(flatten)]
+    #[row(flatten)]
     pub(super) rollup: RollupRow,
     part: Option<i32>,
     points: Option<i32>,

@@ -11,7 +11,8 @@ use chrono::NaiveDate;
 use futures::FutureExt;
 use signalbox_database::{clear_fault, report_fault};
 use signalbox_datapoint_log::{LogRow, read_points_after};
-use sqlx::{Executor, FromRow, PgConnection, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::{Executor, PgConnection, PgPool};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 

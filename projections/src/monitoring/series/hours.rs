@@ -3,7 +3,8 @@
 
 use chrono::NaiveDate;
 use signalbox_datapoint_log::ChunkPoint;
-use sqlx::{FromRow, PgConnection, Postgres, QueryBuilder};
+use signalbox_from_row::FromRow;
+use sqlx::{PgConnection, Postgres, QueryBuilder};
 
 use super::{
     Datapoint, HOUR, SeriesError,
@@ -37,7 +38,7 @@ pub(super) struct Hour {
     min_time: i64,
     max_time: i64,
     /// Whether `count` is a guess, see [`hours`].
-    #[sqlx(default)]
+    #[row(default)]
     pub(super) is_estimated: bool,
 }
 

@@ -3,7 +3,8 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, NaiveDate, Utc};
 use signalbox_datapoint_log::{ChunkPoint, micros, moment};
-use sqlx::{FromRow, PgConnection, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::{PgConnection, PgPool};
 
 use super::{
     Datapoint, HOUR, SeriesError, current, hour_of,

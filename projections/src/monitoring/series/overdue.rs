@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use chrono::{NaiveDate, TimeDelta};
 use signalbox_boxed::boxed;
-use sqlx::{FromRow, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::PgPool;
 
 use super::{
     SeriesError,

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use chrono::NaiveDate;
 use futures::TryStreamExt;
-use sqlx::{Executor, FromRow, PgConnection, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::{Executor, PgConnection, PgPool};
 
 use super::{
     DAY, SeriesError, columns,
@@ -22,7 +23,7 @@ const IN_LINE: i64 = 50_000;
 
 #[derive(Debug, FromRow)]
 struct Standing {
-    #[sqlx(flatten)]
+    #[row(flatten)]
     progress: Progress,
     packed: i64,
     ended_before: Option<NaiveDate>,

@@ -8,7 +8,8 @@ use chrono::NaiveDate;
 use futures::stream::BoxStream;
 use signalbox_database::is_lock_conflict;
 use signalbox_datapoint_log::ChunkPoint;
-use sqlx::{Executor, FromRow, PgConnection};
+use signalbox_from_row::FromRow;
+use sqlx::{Executor, PgConnection};
 
 use super::{
     DAY, SeriesError,
@@ -230,7 +231,7 @@ impl<'a> Bytes<'a> {
 /// A group, and its hours with the figures that were asked for if it is packed.
 #[derive(Debug, FromRow)]
 pub(super) struct Row {
-    #[sqlx(flatten)]
+    #[row(flatten)]
     pub(super) group: Group,
     hours: Option<i32>,
     sums: Option<Vec<u8>>,

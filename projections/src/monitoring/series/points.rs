@@ -11,7 +11,8 @@ use signalbox_datapoint_log::{
     ChunkPoint,
     codec::{CodecError, decode_chunk},
 };
-use sqlx::{FromRow, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::PgPool;
 use tokio::task::spawn_blocking;
 
 use super::{

@@ -6,7 +6,8 @@ use std::{collections::HashSet, time::Duration};
 use chrono::NaiveDate;
 use signalbox_database::{LEAP_INTERVAL, is_lock_conflict};
 use signalbox_datapoint_log::drop_table_days;
-use sqlx::{FromRow, PgConnection, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::{PgConnection, PgPool};
 use tokio::time::sleep;
 
 use super::{

@@ -11,7 +11,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use chrono::NaiveDate;
 use futures::{TryStreamExt, stream::BoxStream};
 use signalbox_datapoint_log::{ChunkPoint, codec::decode_chunk};
-use sqlx::{Executor, FromRow, PgConnection, PgPool, Row};
+use signalbox_from_row::FromRow;
+use sqlx::{Executor, PgConnection, PgPool, Row};
 
 use super::{
     DAY, SeriesError,
@@ -68,7 +69,7 @@ pub(super) struct RollupRow {
     last_position: i64,
     last_index: i32,
     /// Whether its values are gone.
-    #[sqlx(default)]
+    #[row(default)]
     pub(super) is_kept: bool,
 }
 

@@ -8,7 +8,8 @@ use std::{
 use chrono::NaiveDate;
 use signalbox_database::{BY_KEY, Class};
 use signalbox_datapoint_log::{ChunkPoint, read_points_after};
-use sqlx::{Executor, FromRow, PgConnection, PgPool, Postgres, Transaction};
+use signalbox_from_row::FromRow;
+use sqlx::{Executor, PgConnection, PgPool, Postgres, Transaction};
 
 use super::{Datapoint, SeriesError, batch::Batch, first_day_since, incomplete::note_skipped};
 
@@ -87,7 +88,7 @@ pub(super) struct Snapshot {
 /// The state that every query asks for, read by one statement.
 #[derive(Debug, Clone, FromRow)]
 pub(super) struct Standing {
-    #[sqlx(flatten)]
+    #[row(flatten)]
     progress: Progress,
     /// Up to where the roll-ups are folded, and up to where packs are of these.
     rolled: i64,

@@ -10,7 +10,8 @@ use signalbox_datapoint_log::{
     codec::{decode_chunk, decode_firsts, decode_samples},
     micros,
 };
-use sqlx::{FromRow, PgConnection, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::{PgConnection, PgPool};
 
 use super::{
     Datapoint, SeriesError,

@@ -6,7 +6,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_boxed::boxed;
 use signalbox_database::delete_in_batches;
 use signalbox_domain::transfer::Leg;
-use sqlx::{FromRow, PgPool};
+use signalbox_from_row::FromRow;
+use sqlx::PgPool;
 use uuid::Uuid;
 
 /// Age after which the observations are no longer used.

@@ -10,8 +10,9 @@ use std::collections::{HashMap, HashSet};
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_config::Webhooks;
 use signalbox_domain::automation::CLAIM_SECONDS;
+use signalbox_from_row::FromRow;
 use signalbox_projections::automation::due::{DueBatch, LiveClaim};
-use sqlx::{FromRow, PgPool};
+use sqlx::PgPool;
 use uuid::Uuid;
 
 /// Requests at once that one process makes by itself.
