@@ -3,6 +3,39 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+/// Makes an id a type of columns, as its UUID is.
+#[cfg(feature = "sqlx")]
+macro_rules! column_type {
+    ($name:ident) => {
+        impl sqlx::Type<sqlx::Postgres> for $name {
+            fn type_info() -> sqlx::postgres::PgTypeInfo {
+                <Uuid as sqlx::Type<sqlx::Postgres>>::type_info()
+            }
+        }
+
+        impl sqlx::postgres::PgHasArrayType for $name {
+            fn array_type_info() -> sqlx::postgres::PgTypeInfo {
+                <Uuid as sqlx::postgres::PgHasArrayType>::array_type_info()
+            }
+        }
+
+        impl sqlx::Encode<'_, sqlx::Postgres> for $name {
+            fn encode_by_ref(
+                &self,
+                buffer: &mut sqlx::postgres::PgArgumentBuffer,
+            ) -> Result<sqlx::encode::IsNull, sqlx::error::BoxDynError> {
+                <Uuid as sqlx::Encode<'_, sqlx::Postgres>>::encode_by_ref(&self.0, buffer)
+            }
+        }
+
+        impl<'r> sqlx::Decode<'r, sqlx::Postgres> for $name {
+            fn decode(value: sqlx::postgres::PgValueRef<'r>) -> Result<Self, sqlx::error::BoxDynError> {
+                <Uuid as sqlx::Decode<'r, sqlx::Postgres>>::decode(value).map(Self)
+            }
+        }
+    };
+}
+
 macro_rules! id_type {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
@@ -25,35 +58,7 @@ macro_rules! id_type {
         }
 
         #[cfg(feature = "sqlx")]
-        impl sqlx::Type<sqlx::Postgres> for $name {
-            fn type_info() -> sqlx::postgres::PgTypeInfo {
-                <Uuid as sqlx::Type<sqlx::Postgres>>::type_info()
-            }
-        }
-
-        #[cfg(feature = "sqlx")]
-        impl sqlx::postgres::PgHasArrayType for $name {
-            fn array_type_info() -> sqlx::postgres::PgTypeInfo {
-                <Uuid as sqlx::postgres::PgHasArrayType>::array_type_info()
-            }
-        }
-
-        #[cfg(feature = "sqlx")]
-        impl sqlx::Encode<'_, sqlx::Postgres> for $name {
-            fn encode_by_ref(
-                &self,
-                buffer: &mut sqlx::postgres::PgArgumentBuffer,
-            ) -> Result<sqlx::encode::IsNull, sqlx::error::BoxDynError> {
-                <Uuid as sqlx::Encode<'_, sqlx::Postgres>>::encode_by_ref(&self.0, buffer)
-            }
-        }
-
-        #[cfg(feature = "sqlx")]
-        impl<'r> sqlx::Decode<'r, sqlx::Postgres> for $name {
-            fn decode(value: sqlx::postgres::PgValueRef<'r>) -> Result<Self, sqlx::error::BoxDynError> {
-                <Uuid as sqlx::Decode<'r, sqlx::Postgres>>::decode(value).map(Self)
-            }
-        }
+        column_type!($name);
 
         impl From<Uuid> for $name {
             fn from(id: Uuid) -> Self {

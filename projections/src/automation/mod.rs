@@ -2,6 +2,7 @@
 
 pub mod alarm_judges;
 pub mod alarms;
+pub mod composing;
 pub mod contacts;
 pub mod deliveries;
 pub mod due;

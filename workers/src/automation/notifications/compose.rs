@@ -12,8 +12,8 @@ use signalbox_domain::{
     kernel::{ContactId, DeliveryId},
 };
 use signalbox_projections::automation::{
+    composing::AlarmFacts,
     messages::{ALARM_MESSAGE, AlarmEntry, MessageBody, SHOWN_ALARMS},
-    notices::AlarmFacts,
 };
 use uuid::Uuid;
 

@@ -22,11 +22,11 @@ use signalbox_projections::{
     Projection,
     automation::{
         AutomationProjection,
-        notices::{
-            Composed, WaitingContact, alarm_facts, commit_message, commit_noticed, commit_repeated,
-            commit_retried, composed, due_alarms, forget_contacts, remove_composed, waiting_contacts,
-            waiting_notices,
+        composing::{
+            Composed, WaitingContact, alarm_facts, commit_message, composed, forget_contacts,
+            remove_composed, waiting_contacts, waiting_notices,
         },
+        notices::{commit_noticed, commit_repeated, commit_retried, due_alarms},
     },
     checkpoint as shown_until,
 };
