@@ -12,7 +12,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signalbox_blob_store::{BlobStore, CheckError};
 use signalbox_clock::Clock;
 use signalbox_config::{Config, Secret};
-use signalbox_database::{Class, Host, Steps, pool_of};
+use signalbox_database::{CachedServerClock, Class, Host, Steps, pool_of};
 use signalbox_documents::Documents;
 use signalbox_egress::{Egress, Policy};
 use signalbox_firmware::Updates;
@@ -310,6 +310,7 @@ impl Service {
                         mailer: Mailer::new(&config.mail)?.map(Arc::new),
                         sealer,
                         clock,
+                        server_clock: CachedServerClock::default(),
                         config,
                         steps: Steps::default(),
                     };

@@ -70,6 +70,10 @@ class Programs(unittest.TestCase):
         failed, _, shown = self.run_all(program)
         self.assertEqual((failed, shown.split("==")[0]), ([], "one\ntwo\n"))
 
+    def test_those_of_macros_find_the_libraries_of_the_compiler(self):
+        failed, _, shown = self.run_all(self.program("first", 'ls "${LD_LIBRARY_PATH%%:*}" | grep libstd-.*so'))
+        self.assertEqual(failed, [], shown)
+
     def test_one_that_cannot_be_started_is_no_success(self):
         with self.assertRaises(OSError):
             self.run_all(self.program("first", "true"), self.program("missing"), self.program("third", "true"))

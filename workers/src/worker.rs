@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
-use signalbox_database::{ServerClock, Steps, server_time, sweep_time};
+use signalbox_database::{CachedServerClock, ServerClock, Steps, sweep_time};
 use signalbox_datapoint_log::trace_of_point;
 use signalbox_documents::Documents;
 use signalbox_domain::{
@@ -51,6 +51,8 @@ pub struct Context {
     pub sealer: Sealer,
     /// The time.
     pub clock: Clock,
+    /// PostgreSQL's time, as it was read lately.
+    pub server_clock: CachedServerClock,
     /// The settings.
     pub config: Config,
     /// Steps in progress, of which those that do not return are reported.
@@ -97,12 +99,12 @@ impl Context {
 
     /// PostgreSQL's time, for times that other processes compare.
     pub(crate) async fn server_time(&self) -> Result<DateTime<Utc>, sqlx::Error> {
-        server_time(&self.pool, &self.clock).await
+        Ok(self.server_clock().await?.now())
     }
 
     /// PostgreSQL's clock, which can be read repeatedly without a query.
     pub(crate) async fn server_clock(&self) -> Result<ServerClock, sqlx::Error> {
-        ServerClock::read(&self.pool, &self.clock).await
+        self.server_clock.get(&self.pool, &self.clock).await
     }
 
     /// Sends a command in the name of worker `name`. `key` identifies the effect: the same key yields the same

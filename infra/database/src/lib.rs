@@ -38,7 +38,7 @@ pub use host::{Host, clock_difference, least_space};
 pub use migrating::migrate_by;
 pub use own::{BY_KEY, OwnConnection, within};
 pub use refusal::{is_disk_full, is_lock_conflict, is_refusal};
-pub use server_time::{ServerClock, SharedServerClock, server_time};
+pub use server_time::{CachedServerClock, ServerClock, SharedServerClock, server_time};
 pub use staged_files::{
     StagedFile, forget_staged, give_up_staged, note_staged, offer_staged, postpone_staged,
 };

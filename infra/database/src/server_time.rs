@@ -4,7 +4,7 @@
 //! rows are deleted. The clocks of two machines may differ by an hour before it is a fault.
 
 use std::{
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -37,7 +37,39 @@ impl ServerClock {
 
     /// The present time, in whole microseconds.
     pub fn now(&self) -> DateTime<Utc> {
-        (self.read + self.clock.monotonic().saturating_sub(self.read_at)).trunc_subsecs(6)
+        (self.read + self.age()).trunc_subsecs(6)
+    }
+
+    /// Time since it was read.
+    fn age(&self) -> Duration {
+        self.clock.monotonic().saturating_sub(self.read_at)
+    }
+}
+
+/// PostgreSQL's time for work that asks for it many times a second: PostgreSQL is asked once a second. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct CachedServerClock(Arc<Mutex<Option<ServerClock>>>);
+
+/// How long a clock is used that has been read: for so long it is unnoticed that PostgreSQL's was set.
+const REUSED: Duration = Duration::from_secs(1);
+
+impl CachedServerClock {
+    /// PostgreSQL's clock as it was read within the last second; a manual clock stands for it.
+    ///
+    /// # Errors
+    /// The database's error.
+    #[boxed]
+    pub async fn get(&self, pool: &PgPool, clock: &Clock) -> Result<ServerClock, sqlx::Error> {
+        if clock.is_manual() {
+            return ServerClock::read(pool, clock).await;
+        }
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(known) = known.filter(|known| known.age() < REUSED) {
+            return Ok(known);
+        }
+        let read = ServerClock::read(pool, clock).await?;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(read.clone());
+        Ok(read)
     }
 }
 
@@ -50,9 +82,10 @@ impl ServerClock {
 pub struct SharedServerClock(Arc<RwLock<ServerClock>>);
 
 /// Answers of PostgreSQL that are awaited for an exact one.
-const SAMPLES: usize = 3;
-/// An answer within this time is exact enough.
-const EXACT: Duration = Duration::from_millis(5);
+const SAMPLES: usize = 10;
+/// An answer within this time is exact enough: a value that is dated by the clock, stored and answered has taken longer, so that what is
+/// recorded after it is not older.
+const EXACT: Duration = Duration::from_millis(2);
 /// The clock that has been set by less than this continues.
 const TOLERANCE: Duration = Duration::from_millis(100);
 

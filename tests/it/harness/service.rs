@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
-use signalbox_database::Steps;
+use signalbox_database::{CachedServerClock, Steps};
 use signalbox_documents::Documents;
 use signalbox_egress::{Egress, Policy};
 use signalbox_firmware::Updates;
@@ -98,6 +98,7 @@ impl Process {
             mailer: Mailer::new(&config.mail).unwrap().map(Arc::new),
             sealer,
             clock,
+            server_clock: CachedServerClock::default(),
             config,
             steps: Steps::default(),
         }

@@ -39,7 +39,8 @@ const FOLD_INTERVAL: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(5);
 /// Name among the parts of the installation.
 const PART: &str = "fold.datapoints";
-const LOOK: Duration = Duration::from_millis(100);
+/// How often it is looked whether there are points.
+const LOOK: Duration = Duration::from_millis(250);
 /// How often rows that cannot be decoded are reported.
 const REPORT: Duration = Duration::from_secs(30);
 
@@ -109,7 +110,7 @@ impl Folder {
         let is_past = |moment: Option<Instant>, delay| moment.is_none_or(|moment| moment.elapsed() >= delay);
         loop {
             let waiting = folder.waiting().await?;
-            // A step has more to do than to fold new rows, but looks ten times a second for these alone.
+            // A step has more to do than to fold new rows, but looks more often for these alone.
             let is_due = waiting.points >= MANY
                 || (is_past(folded, FOLD_INTERVAL) && (waiting.rows > 0 || is_past(idled, FOLD_INTERVAL)));
             if is_due {

@@ -86,7 +86,7 @@ impl Worker for WebhookDelivery {
     const NAME: &'static str = "webhook-delivery";
 
     fn period(&self) -> Duration {
-        Duration::from_millis(100)
+        Duration::from_millis(250)
     }
 
     fn wakes(&self, wakeup: &Wakeup) -> bool {
