@@ -111,7 +111,9 @@ fn read_filter(
 /// The time in the parameter `field`, if there is one.
 pub(super) fn time(field: &str, text: Option<&str>) -> Result<Option<DateTime<Utc>>, Problem> {
     let Some(text) = text else { return Ok(None) };
-    let time = parse_time(text).ok_or_else(|| Problem::field(field, "must be an ISO 8601 time"));
+    let time = parse_time(text).ok_or_else(|| {
+        Problem::field(field, "must be an ISO 8601 date and time, such as 2026-03-01T09:30:00Z")
+    });
     time.map(Some)
 }
 

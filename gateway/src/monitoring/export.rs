@@ -28,7 +28,7 @@ use crate::{
     auth::Reader,
     context_services::services,
     extract::{Params, Text, key},
-    problem::{Problem, ProblemOut},
+    problem::{Problem, ProblemKind, ProblemOut},
     services::{
         catalog::{Catalog, Catalogs},
         replica::Database,
@@ -169,6 +169,21 @@ impl Format {
     }
 }
 
+/// Why there is no place for another export, or another remote read.
+pub(super) fn full(full: Full) -> Problem {
+    match full {
+        Full::Own => Problem::new(
+            ProblemKind::TooMany,
+            "rate_limited",
+            format!(
+                "you have {EXPORTS_EACH} exports or remote reads under way, or they took long just now: try again when one has ended"
+            ),
+        )
+        .retry_after(1),
+        Full::All => Problem::unavailable("Too many exports are running: try again in a moment."),
+    }
+}
+
 /// The points of `span` as a body that is written while they are read.
 async fn stream_points(
     services: ExportServices,
@@ -176,10 +191,7 @@ async fn stream_points(
     span: ExportSpan,
     (format, name): (Format, String),
 ) -> Result<Response, Problem> {
-    let place = services.exports.take(&user.to_string()).await.map_err(|full| match full {
-        Full::Own => Problem::too_many(1),
-        Full::All => Problem::unavailable("Too many exports are running: try again in a moment."),
-    })?;
+    let place = services.exports.take(&user.to_string()).await.map_err(full)?;
     let (export, known) = counting(Export::begin(&services.database.primary, span)).await;
     note_skipped(known.rows);
     let export = export?;

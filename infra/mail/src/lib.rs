@@ -94,13 +94,27 @@ fn explain(error: &lettre::transport::smtp::Error) -> String {
                 .to_owned()
         }
         None if error.is_response() => {
-            "The answer is not SMTP as [mail] describes it: check server, port and security".to_owned()
+            "The mail server ended the connection early, or what it answered is not SMTP: if this stays, check server, port and security in \
+             [mail]"
+                .to_owned()
+        }
+        None if has_garbage(error) => {
+            format!("The mail server gave an answer that is not text: check server, port and security in [mail]{words}")
         }
         None if error.is_tls() => {
             format!("The TLS of the mail server cannot be used: check security and ca_file in [mail]{words}")
         }
         None => format!("The mail server cannot be reached: check server and port in [mail]{words}"),
     }
+}
+
+/// Whether the server was reached and answered with bytes that are no text.
+fn has_garbage(error: &dyn std::error::Error) -> bool {
+    let mut causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.any(|cause| {
+        let io = cause.downcast_ref::<std::io::Error>();
+        io.is_some_and(|io| io.kind() == std::io::ErrorKind::InvalidData)
+    })
 }
 
 /// The innermost cause, on one line.

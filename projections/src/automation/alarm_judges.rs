@@ -40,6 +40,8 @@ pub struct Noted {
     /// Place among those of its generation.
     pub ordinal: i32,
     pub note: Value,
+    /// How many wait, as far as they were looked at.
+    pub waiting: i64,
 }
 
 /// The progress; `None` if it has been removed from outside.
@@ -170,19 +172,31 @@ pub async fn judged_position(pool: &PgPool, rules: &[Uuid]) -> Result<Option<i64
 /// Generation and ordinal of a note.
 pub type NotePlace = (i64, i32);
 
-/// The oldest notes that were not recorded yet, without those of the rules `paused`.
+/// The oldest notes that were not recorded yet, in order, without those of the rules `paused`: of each rule at most `of_each`, so that one
+/// with many does not delay the others. The oldest `most` are looked at.
 ///
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn noted(pool: &PgPool, paused: &[Uuid], most: i64) -> Result<Vec<Noted>, sqlx::Error> {
+pub async fn noted(
+    pool: &PgPool,
+    paused: &[Uuid],
+    of_each: i64,
+    most: i64,
+) -> Result<Vec<Noted>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT generation, ordinal, note FROM ops.alarm_outbox
-          WHERE cardinality($1::uuid[]) = 0
-             OR coalesce(note->'alarm'->>'rule_id', note->>'rule_id')::uuid <> ALL($1)
-          ORDER BY generation, ordinal LIMIT $2",
+        "SELECT generation, ordinal, note, waiting
+           FROM (SELECT generation, ordinal, note, count(*) OVER () AS waiting,
+                        row_number() OVER (PARTITION BY rule ORDER BY generation, ordinal) AS turn
+                   FROM (SELECT generation, ordinal, note, rule
+                           FROM ops.alarm_outbox
+                          CROSS JOIN LATERAL (SELECT coalesce(note->'alarm'->>'rule_id', note->>'rule_id')::uuid) AS of (rule)
+                          WHERE cardinality($1::uuid[]) = 0 OR rule <> ALL($1)
+                          ORDER BY generation, ordinal LIMIT $3) oldest) notes
+          WHERE turn <= $2 ORDER BY generation, ordinal",
     )
     .bind(paused)
+    .bind(of_each)
     .bind(most)
     .fetch_all(pool)
     .await

@@ -84,20 +84,52 @@ pub async fn live_claims(pool: &PgPool, now: DateTime<Utc>) -> Result<Vec<LiveCl
     .await
 }
 
-/// The contacts who are notified by mail.
+/// A receiver that shares its slots with others of its kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
+pub struct SharingReceiver {
+    /// The contact, or the subscription all of whose attempts have failed for a while.
+    pub id: Uuid,
+    pub is_contact: bool,
+    pub is_by_mail: bool,
+}
+
+/// All contacts, and the subscriptions that are failing.
 ///
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn contacts_by_mail(pool: &PgPool) -> Result<Vec<Uuid>, sqlx::Error> {
-    sqlx::query_scalar("SELECT id FROM read.contacts WHERE kind = 'email'").fetch_all(pool).await
+pub async fn sharing_receivers(pool: &PgPool) -> Result<Vec<SharingReceiver>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT id, true AS is_contact, kind = 'email' AS is_by_mail FROM read.contacts
+         UNION ALL
+         SELECT id, false, false FROM read.webhooks WHERE enabled AND failing_since IS NOT NULL",
+    )
+    .fetch_all(pool)
+    .await
 }
 
-/// Batches of enabled subscriptions, of contacts, and callbacks, with attempts that are due at `now`, at most `limit`; without
-/// those that are `busy` or whose due deliveries are, and without those of subscriptions that are `full`. Of each
-/// subscription the first `looked_at` deliveries are examined. Ordered by
-/// turns, one batch of each subscription at a time, so that a subscription with a large backlog does not delay the
-/// others.
+/// Which due batches are read.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DueFilter<'a> {
+    /// Batches and deliveries that are in progress or paused.
+    pub busy: &'a [Uuid],
+    /// Subscriptions and contacts that get no more.
+    pub full: &'a [Uuid],
+    /// Subscriptions and contacts with requests in progress: those that are failing get no more.
+    pub in_progress: &'a [Uuid],
+    /// Whether subscriptions that are failing get none.
+    pub no_failing: bool,
+    /// Subscriptions and contacts that were served lately, the last one at the end.
+    pub served: &'a [Uuid],
+    /// Batches at most.
+    pub limit: i64,
+    /// Deliveries of each subscription that are examined.
+    pub examined: i64,
+}
+
+/// Batches of enabled subscriptions, of contacts, and callbacks, with attempts that are due at `now`. Messages for contacts are
+/// first, then one batch of each subscription at a time, of the one first that was served the longest ago,
+/// so that neither a large backlog nor attempts that fail at once delay the others.
 ///
 /// The busy ones are sought by `NOT IN (SELECT …)`, for which PostgreSQL makes a hash table once: under load there are hundreds, and
 /// thousands of deliveries are compared with them.
@@ -105,16 +137,14 @@ pub async fn contacts_by_mail(pool: &PgPool) -> Result<Vec<Uuid>, sqlx::Error> {
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn due_batches(
-    pool: &PgPool,
+pub async fn due_batches<'a>(
+    pool: &'a PgPool,
     now: DateTime<Utc>,
-    busy: &[Uuid],
-    full: &[Uuid],
-    limit: i64,
-    looked_at: i64,
+    filter: DueFilter<'a>,
 ) -> Result<Vec<DueBatch>, sqlx::Error> {
     sqlx::query_as(
-        "SELECT due.id, w.id AS webhook_id, w.url, w.sealed_secret, w.sealed_key, w.previous, w.retry, false AS no_loopback,
+        "SELECT batch.* FROM (
+         SELECT due.id, w.id AS webhook_id, w.url, w.sealed_secret, w.sealed_key, w.previous, w.retry, false AS no_loopback,
                 w.destination, w.is_failing, due.turn, due.due_at
            FROM (SELECT id, url, sealed_secret, sealed_key, previous, retry, NULL::jsonb AS destination,
                         failing_since IS NOT NULL AS is_failing
@@ -127,22 +157,26 @@ pub async fn due_batches(
                          WHERE d.webhook_id = w.id AND d.due_at <= $1 AND d.consignment_id NOT IN (SELECT unnest($2::uuid[])) AND d.id NOT IN (SELECT unnest($2::uuid[]))
                          ORDER BY d.due_at, d.position LIMIT $5) d
                  GROUP BY consignment_id) due
-          WHERE w.id <> ALL($3)
+          WHERE w.id <> ALL($3) AND NOT (w.is_failing AND (due.turn > 1 OR w.id = ANY($6) OR ($7 AND w.destination IS NULL)))
          UNION ALL
          SELECT c.id, c.webhook_id, c.url, c.sealed_secret, NULL, NULL, 'default', c.no_loopback, NULL, d.attempts > 0,
                 row_number() OVER (PARTITION BY c.webhook_id ORDER BY d.due_at, d.position), d.due_at
            FROM (SELECT consignment_id, attempts, due_at, position FROM read.deliveries
                   WHERE is_callback AND due_at <= $1 AND consignment_id NOT IN (SELECT unnest($2::uuid[])) AND id NOT IN (SELECT unnest($2::uuid[]))
-                    AND webhook_id <> ALL($3)
+                    AND webhook_id <> ALL($3) AND NOT (attempts > 0 AND ($7 OR webhook_id = ANY($6)))
                   ORDER BY due_at, position LIMIT $5) d
            JOIN read.consignments c ON c.id = d.consignment_id
-          ORDER BY turn, due_at LIMIT $4",
+         ) batch
+          ORDER BY destination IS NULL, turn, coalesce(array_position($8::uuid[], webhook_id), 0), due_at LIMIT $4",
     )
     .bind(now)
-    .bind(busy)
-    .bind(full)
-    .bind(limit)
-    .bind(looked_at)
+    .bind(filter.busy)
+    .bind(filter.full)
+    .bind(filter.limit)
+    .bind(filter.examined)
+    .bind(filter.in_progress)
+    .bind(filter.no_failing)
+    .bind(filter.served)
     .fetch_all(pool)
     .await
 }

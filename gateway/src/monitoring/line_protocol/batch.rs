@@ -234,8 +234,12 @@ fn labels_of_tags(head: &Head<'_>) -> Result<Labels, &'static str> {
             if is_kept { letter } else { '_' }
         };
         let key: String = key.chars().enumerate().map(as_label).collect();
-        let is_taken = key == MEASUREMENT || key == FIELD;
-        if labels.insert(key, value.clone().into_owned()).is_some() || is_taken {
+        if key == MEASUREMENT || key == FIELD {
+            return Err(
+                "a tag has the key of a label that the line's measurement or field has: _measurement or _field",
+            );
+        }
+        if labels.insert(key, value.clone().into_owned()).is_some() {
             return Err("two of its tags have the same key as labels, where other characters are _");
         }
     }

@@ -75,9 +75,14 @@ pub(in crate::monitoring) async fn query_by_form(
 }
 
 fn answer(query: &str) -> Result<QueryOut, Problem> {
-    let mut words = query.split_whitespace().map(str::to_ascii_lowercase);
+    let statement = query.trim();
+    let statement = statement.strip_suffix(';').unwrap_or(statement);
+    // Between quotes a semicolon belongs to a name.
+    let are_several = statement.split('"').step_by(2).any(|outside| outside.contains(';'));
+    let mut words = statement.split_whitespace().map(str::to_ascii_lowercase);
     let series = match (words.next().as_deref(), words.next().as_deref(), words.next()) {
-        (Some("show"), Some("databases" | "databases;"), None) => {
+        _ if are_several => return Err(Problem::malformed("only one statement is answered at a time")),
+        (Some("show"), Some("databases"), None) => {
             vec![TableOut {
                 name: "databases".to_owned(),
                 columns: vec!["name".to_owned()],
@@ -103,7 +108,15 @@ mod tests {
         assert_eq!(tables("SHOW DATABASES"), Some(1));
         assert_eq!(tables(" show  databases; "), Some(1));
         assert_eq!(tables("CREATE DATABASE \"telegraf\""), Some(0));
-        for other in ["", "SHOW", "CREATE DATABASE", "DROP DATABASE x", "SELECT * FROM cpu"] {
+        assert_eq!(tables("CREATE DATABASE \"plant;two\";"), Some(0));
+        let several = [
+            "CREATE DATABASE x; DROP DATABASE x",
+            "CREATE DATABASE \"x\";;",
+            "SHOW DATABASES; SHOW DATABASES",
+        ];
+        for other in
+            ["", "SHOW", "CREATE DATABASE", "DROP DATABASE x", "SELECT * FROM cpu"].into_iter().chain(several)
+        {
             assert_eq!(tables(other), None, "{other}");
         }
     }

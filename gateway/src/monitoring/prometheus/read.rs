@@ -32,10 +32,10 @@ use super::{
 use crate::{
     auth::Reader,
     extract::read_body,
-    monitoring::export::ExportServices,
+    monitoring::export::{ExportServices, full},
     problem::{Problem, ProblemKind, ProblemOut},
     services::replica::Database,
-    shares::{Full, Share},
+    shares::Share,
 };
 
 /// Bytes of a request at most, decompressed: each two of them may be a matcher, which takes dozens in memory.
@@ -78,10 +78,7 @@ pub(in crate::monitoring) async fn read(
     }
     let kind = response_type(&request.accepted)?;
     // Finding the series takes as much as reading their samples.
-    let place = services.exports.take(&user.id.to_string()).await.map_err(|full| match full {
-        Full::Own => Problem::too_many(1),
-        Full::All => Problem::unavailable("Too many exports are running: try again in a moment."),
-    })?;
+    let place = services.exports.take(&user.id.to_string()).await.map_err(full)?;
     let (place, queries) = (Arc::new(place), request.queries.len());
     let pieces = on_behalf(place.clone(), plan_all(&services, &place, request.queries)).await?;
     match kind {

@@ -80,29 +80,38 @@ impl Worker for Alarms {
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
         let mut known = self.state.lock().await;
-        // Earlier decisions are recorded first, so that the changes of an alarm stay in order.
         self.failures.report(context, Self::NAME).await?;
-        if notes::record(context, &self.failures).await? {
+        // Of each rule some: many changes of one rule do not delay the alarms of another.
+        let waiting = notes::record(context, &self.failures).await?;
+        if waiting >= notes::MOST_WAITING {
             return Ok(true);
         }
         let mut state = match known.take() {
             Some(state) => state,
             None => match alarm_progress(&context.pool).await? {
                 Some(progress) => State { progress, watches: Watches::load(&context.pool).await? },
-                None => return Ok(false),
+                None => return Ok(waiting > 0),
             },
         };
         // After an error the memory may be ahead of what is committed, so the next step loads it again.
-        let Step { has_more, is_current } = state.step(context, &self.failures).await?;
+        let Step { has_more, is_current } = state.step(context, &self.failures, waiting == 0).await?;
         *known = is_current.then_some(state);
-        Ok(has_more)
+        Ok(has_more || waiting > 0)
     }
 }
 
 impl State {
-    async fn step(&mut self, context: &Context, failures: &Failures) -> Result<Step, WorkerError> {
+    async fn step(
+        &mut self,
+        context: &Context,
+        failures: &Failures,
+        is_all_recorded: bool,
+    ) -> Result<Step, WorkerError> {
         let now = context.server_time().await?;
-        announce(context, failures, now).await?;
+        // An alarm whose end waits to be recorded is not to be announced.
+        if is_all_recorded {
+            announce(context, failures, now).await?;
+        }
         let end = head(&context.pool).await?;
         let from = self.progress;
         self.watches.refresh(&context.pool, from.position, now).await?;

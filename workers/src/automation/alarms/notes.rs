@@ -26,8 +26,10 @@ use uuid::Uuid;
 use super::Alarms;
 use crate::{Context, Worker, WorkerError, automation::rules::device::Devices, failures::Failures};
 
-/// Notes that are sent before they are removed.
-const NOTES: i64 = 1000;
+/// Notes of a rule that are sent before those of others have their turn, and are removed.
+const OF_RULE: i64 = 32;
+/// Notes that may wait while new values are judged.
+pub(super) const MOST_WAITING: i64 = 10_000;
 /// Rules whose notes are sent at the same time.
 const CONCURRENT: usize = 64;
 
@@ -151,14 +153,12 @@ fn settle(sent: Result<CommandOutcome, Rejection>) -> Result<(), WorkerError> {
 }
 
 /// Sends the oldest notes and removes them; in order for each rule, many rules at once. Those of rules among `failures`, whose
-/// alarms only a newer release knows, stay. Returns whether there were any others.
-pub(super) async fn record(context: &Context, failures: &Failures) -> Result<bool, WorkerError> {
-    let noted = noted(&context.pool, &failures.paused(), NOTES).await?;
-    if noted.is_empty() {
-        return Ok(false);
-    }
+/// alarms only a newer release knows, stay. Returns how many others there were, up to [`MOST_WAITING`].
+pub(super) async fn record(context: &Context, failures: &Failures) -> Result<i64, WorkerError> {
+    let noted = noted(&context.pool, &failures.paused(), OF_RULE, MOST_WAITING).await?;
+    let Some(waiting) = noted.first().map(|noted| noted.waiting) else { return Ok(0) };
     let (mut by_rule, mut done) = (BTreeMap::<Uuid, Vec<(NotePlace, Note)>>::new(), Vec::new());
-    for Noted { generation, ordinal, note } in noted {
+    for Noted { generation, ordinal, note, .. } in noted {
         let place = (generation, ordinal);
         match serde_json::from_value::<Note>(note) {
             Ok(note) => by_rule.entry(note.rule()).or_default().push((place, note)),
@@ -186,7 +186,7 @@ pub(super) async fn record(context: &Context, failures: &Failures) -> Result<boo
         failed = failures.settle(rule, result).err().or(failed);
     }
     remove_noted(&context.pool, &done).await?;
-    failed.map_or(Ok(true), Err)
+    failed.map_or(Ok(waiting), Err)
 }
 
 /// The newest value of a channel, as of the moment at which an alarm fires; `None` if there is none.

@@ -11,11 +11,11 @@
 //! A delivery whose event cannot be read is reported as a failing item of this worker and retried with growing
 //! backoff; so is a batch that cannot be claimed because its history cannot be read. Neither delays any other.
 //!
-//! A subscription whose attempts all fail gets one slot instead of three, so that several failing receivers do not
-//! use up all.
+//! A subscription whose attempts all fail gets one slot instead of three, and all of these together do not get all, nor do
+//! contacts. Messages for contacts are first, then the subscription that was served the longest ago.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, VecDeque},
     sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
@@ -36,7 +36,10 @@ use signalbox_projections::{
     automation::{
         AutomationProjection,
         deliveries::Bodies,
-        due::{DueBatch, DueDelivery, LiveClaim, contacts_by_mail, due_batches, due_deliveries, live_claims},
+        due::{
+            DueBatch, DueDelivery, DueFilter, LiveClaim, due_batches, due_deliveries, live_claims,
+            sharing_receivers,
+        },
     },
     checkpoint,
 };
@@ -53,6 +56,8 @@ use crate::{Context, Worker, WorkerError, failures::Failures, worker::span};
 
 /// The status by which a receiver says that it wants no more events.
 const GONE: u16 = 410;
+/// Subscriptions and contacts whose turn is remembered.
+const SERVED: usize = 256;
 /// Time limit of the attempts of one batch; beyond it a fault is reported.
 const LIMIT: Duration = Duration::from_secs(120);
 /// A request under a claim starts within this time, so that it ends before the claim expires: 3 s and the 10 s that a
@@ -67,6 +72,8 @@ pub struct WebhookDelivery {
     /// Batches and deliveries.
     failures: Arc<Failures>,
     running: tokio::sync::Mutex<JoinSet<()>>,
+    /// Subscriptions and contacts that were served lately, the last one at the end.
+    served: Mutex<VecDeque<Uuid>>,
     /// Names this worker in its reservations.
     holder: OnceLock<Uuid>,
 }
@@ -108,14 +115,16 @@ impl Worker for WebhookDelivery {
         let (now, begun) = (time.now(), Instant::now());
         // Nearly always there is nothing to do: that takes one question.
         if self.with_lanes(|lanes| lanes.0.is_empty())
-            && due_batches(&context.pool, now, &[], &[], 1, 1).await?.is_empty()
+            && due_batches(&context.pool, now, DueFilter { limit: 1, examined: 1, ..DueFilter::default() })
+                .await?
+                .is_empty()
         {
             return Ok(false);
         }
         self.forget_shown(context, holder).await?;
-        let (live, by_mail) =
-            tokio::try_join!(live_claims(&context.pool, now), contacts_by_mail(&context.pool))?;
-        let free = Slots::new(limits, by_mail.into_iter().collect());
+        let (live, sharing) =
+            tokio::try_join!(live_claims(&context.pool, now), sharing_receivers(&context.pool))?;
+        let free = Slots::new(limits, sharing);
         let (mut slots, mut busy) = match holder {
             Some(_) => {
                 let reservations = reservations(&context.pool, now).await?;
@@ -131,12 +140,23 @@ impl Worker for WebhookDelivery {
         busy.extend(live.iter().map(|claim| claim.batch_id));
         busy.extend(self.failures.paused());
         let (most, examined) = (limits.most_at_a_time(), limits.examined(slots.free()));
-        let due = due_batches(&context.pool, now, &busy, &slots.full(), most as i64, examined).await?;
+        let (full, in_progress, served) = (slots.full(), slots.in_progress(), self.served());
+        let filter = DueFilter {
+            busy: &busy,
+            full: &full,
+            in_progress: &in_progress,
+            no_failing: slots.is_failing_full(),
+            served: &served,
+            limit: most as i64,
+            examined,
+        };
+        let due = due_batches(&context.pool, now, filter).await?;
         let mut due: Vec<_> = due.into_iter().filter(|due| slots.try_take(due)).collect();
         if let Some(holder) = holder.filter(|_| !due.is_empty()) {
             due = reserve(&context.pool, holder, free, now, &live, due).await?;
         }
         let has_taken_all = due.len() == most;
+        self.note_served(&due);
         let ids: Vec<_> = due.iter().map(|due| due.id).collect();
         let mut deliveries: HashMap<Uuid, Vec<DueDelivery>> = HashMap::new();
         if !ids.is_empty() {
@@ -185,6 +205,21 @@ impl WebhookDelivery {
             release(&context.pool, holder, &forgotten).await?;
         }
         Ok(())
+    }
+
+    fn served(&self) -> Vec<Uuid> {
+        self.served.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    }
+
+    /// Notes whose batches are sent, so that the others have their turn first.
+    fn note_served(&self, due: &[DueBatch]) {
+        let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+        for batch in due {
+            served.retain(|webhook| *webhook != batch.webhook_id);
+            served.push_back(batch.webhook_id);
+        }
+        let forgotten = served.len().saturating_sub(SERVED);
+        served.drain(..forgotten);
     }
 
     /// The slots that this process and claims of others take.

@@ -11,7 +11,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_config::Webhooks;
 use signalbox_domain::automation::CLAIM_SECONDS;
 use signalbox_from_row::FromRow;
-use signalbox_projections::automation::due::{DueBatch, LiveClaim};
+use signalbox_projections::automation::due::{DueBatch, LiveClaim, SharingReceiver};
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -19,6 +19,8 @@ use uuid::Uuid;
 const ONE_SENDER: usize = 10;
 /// Requests in progress for a subscription that is failing.
 const FAILING: usize = 1;
+/// Of so many slots one is kept from those that are failing, and one from contacts: receivers that hang leave others a way.
+const ONE_KEPT_OF: usize = 5;
 /// Batches that a process takes at a time where several send, so that none takes all.
 const AT_A_TIME: usize = 10;
 /// Deliveries of a subscription that are examined for due batches; a batch may have as many as [`OF_BATCH`].
@@ -43,6 +45,11 @@ impl Limits {
         self.all > ONE_SENDER
     }
 
+    /// Slots that subscriptions that are failing have together, and contacts.
+    fn of_kind(self) -> usize {
+        (self.all - self.all / ONE_KEPT_OF).max(1)
+    }
+
     /// Batches that a step may take.
     pub(super) fn most_at_a_time(self) -> usize {
         self.all.min(AT_A_TIME)
@@ -55,33 +62,47 @@ impl Limits {
 }
 
 /// The slots of each subscription. Contacts who are notified by mail share one server, so together they get as many as one
-/// subscription: a server that hangs must not stop the rest.
+/// subscription: a server that hangs must not stop the rest. Nor must all contacts, or all subscriptions that are failing.
 #[derive(Debug, Clone)]
 pub(super) struct Slots {
     limits: Limits,
     taken: usize,
     of: HashMap<Uuid, usize>,
-    by_mail: HashSet<Uuid>,
+    sharing: HashMap<Uuid, SharingReceiver>,
+    taken_by_failing: usize,
+    taken_by_contacts: usize,
     taken_by_mail: usize,
 }
 
 impl Slots {
-    /// No slot is taken; the contacts `by_mail` share theirs.
-    pub(super) fn new(limits: Limits, by_mail: HashSet<Uuid>) -> Self {
-        Self { limits, taken: 0, of: HashMap::new(), by_mail, taken_by_mail: 0 }
+    /// No slot is taken.
+    pub(super) fn new(limits: Limits, sharing: Vec<SharingReceiver>) -> Self {
+        let sharing = sharing.into_iter().map(|receiver| (receiver.id, receiver)).collect();
+        Self {
+            limits,
+            taken: 0,
+            of: HashMap::new(),
+            sharing,
+            taken_by_failing: 0,
+            taken_by_contacts: 0,
+            taken_by_mail: 0,
+        }
     }
 
     pub(super) fn take(&mut self, webhook: Uuid) {
         self.taken += 1;
         *self.of.entry(webhook).or_default() += 1;
-        self.taken_by_mail += usize::from(self.by_mail.contains(&webhook));
+        let Some(receiver) = self.sharing.get(&webhook) else { return };
+        self.taken_by_failing += usize::from(!receiver.is_contact);
+        self.taken_by_contacts += usize::from(receiver.is_contact);
+        self.taken_by_mail += usize::from(receiver.is_by_mail);
     }
 
     pub(super) fn try_take(&mut self, due: &DueBatch) -> bool {
         let most = if due.is_failing { FAILING } else { self.limits.each };
         let has = self.of.get(&due.webhook_id).copied().unwrap_or_default();
-        let is_mail_full = self.is_mail_full() && self.by_mail.contains(&due.webhook_id);
-        let may = self.free() > 0 && has < most && !is_mail_full;
+        let is_full = self.sharing.get(&due.webhook_id).is_some_and(|receiver| self.is_kind_full(*receiver));
+        let may = self.free() > 0 && has < most && !is_full;
         if may {
             self.take(due.webhook_id);
         }
@@ -96,12 +117,27 @@ impl Slots {
     pub(super) fn full(&self) -> Vec<Uuid> {
         let full =
             self.of.iter().filter(|(_, taken)| **taken >= self.limits.each).map(|(webhook, _)| webhook);
-        let by_mail = self.by_mail.iter().filter(|_| self.is_mail_full());
-        full.chain(by_mail).copied().collect()
+        let kinds =
+            self.sharing.values().filter(|receiver| receiver.is_contact && self.is_kind_full(**receiver));
+        full.copied().chain(kinds.map(|receiver| receiver.id)).collect()
     }
 
-    fn is_mail_full(&self) -> bool {
-        self.taken_by_mail >= self.limits.each
+    /// Those with requests in progress.
+    pub(super) fn in_progress(&self) -> Vec<Uuid> {
+        self.of.keys().copied().collect()
+    }
+
+    /// Whether subscriptions that are failing get no more.
+    pub(super) fn is_failing_full(&self) -> bool {
+        self.taken_by_failing >= self.limits.of_kind()
+    }
+
+    fn is_kind_full(&self, receiver: SharingReceiver) -> bool {
+        if !receiver.is_contact {
+            return self.is_failing_full();
+        }
+        let is_mail_full = receiver.is_by_mail && self.taken_by_mail >= self.limits.each;
+        is_mail_full || self.taken_by_contacts >= self.limits.of_kind()
     }
 }
 
@@ -206,6 +242,10 @@ mod tests {
         Limits::of(&Webhooks { concurrent_requests: all, concurrent_per_subscription: each })
     }
 
+    fn sharing(id: u128, is_contact: bool, is_by_mail: bool) -> SharingReceiver {
+        SharingReceiver { id: Uuid::from_u128(id), is_contact, is_by_mail }
+    }
+
     fn due(webhook: u128, is_failing: bool) -> DueBatch {
         DueBatch {
             id: Uuid::nil(),
@@ -223,7 +263,7 @@ mod tests {
 
     #[test]
     fn slots_are_limited_in_all_and_for_each_subscription() {
-        let mut slots = Slots::new(limits(10, 3), HashSet::new());
+        let mut slots = Slots::new(limits(10, 3), Vec::new());
         let mut take = |webhook, is_failing| slots.try_take(&due(webhook, is_failing));
         assert_eq!(
             [take(1, false), take(1, false), take(1, false), take(1, false)],
@@ -237,12 +277,30 @@ mod tests {
 
     #[test]
     fn contacts_by_mail_share_the_slots_of_one_subscription() {
-        let by_mail: HashSet<_> = (1..=20).map(Uuid::from_u128).collect();
+        let by_mail = (1..=20).map(|id| sharing(id, true, true)).collect();
         let mut slots = Slots::new(limits(10, 3), by_mail);
         assert!(slots.try_take(&due(1, true)) && !slots.try_take(&due(1, true)), "one message at a time");
         let mails = (2..=20).filter(|contact| slots.try_take(&due(*contact, true))).count();
         assert_eq!((mails, slots.free(), slots.full().len()), (2, 7, 20));
         assert!(slots.try_take(&due(21, false)));
+    }
+
+    #[test]
+    fn neither_failing_subscriptions_nor_contacts_take_all_slots() {
+        let failing = (1..=20).map(|id| sharing(id, false, false));
+        let contacts = (21..=40).map(|id| sharing(id, true, false));
+        let all: Vec<_> = failing.chain(contacts).collect();
+        for kind in [1..=20, 21..=40] {
+            let mut slots = Slots::new(limits(10, 3), all.clone());
+            let taken = kind.filter(|id| slots.try_take(&due(*id, true))).count();
+            assert_eq!((taken, slots.free(), slots.in_progress().len()), (8, 2, 8));
+            assert_eq!(slots.is_failing_full(), slots.full().is_empty(), "contacts are listed");
+            let others = [41, 42, 43].map(|id| slots.try_take(&due(id, false)));
+            assert_eq!(others, [true, true, false]);
+        }
+        for few in 1..5 {
+            assert_eq!(limits(few, 3).of_kind(), few as usize, "there are too few to keep any");
+        }
     }
 
     #[test]
@@ -265,7 +323,7 @@ mod tests {
         let claim = |batch_id| LiveClaim { batch_id, webhook_id: Uuid::nil() };
         let reservations = [reservation(one, true), reservation(two, false)];
         let slots =
-            slots_of(Slots::new(limits(20, 3), HashSet::new()), &reservations, &[one, two, three].map(claim));
+            slots_of(Slots::new(limits(20, 3), Vec::new()), &reservations, &[one, two, three].map(claim));
         assert_eq!(slots.free(), 18, "of the second one the requests have ended");
     }
 }

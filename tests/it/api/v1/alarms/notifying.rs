@@ -109,6 +109,36 @@ async fn a_critical_alarm_is_sent_at_once_with_all_there_is_to_know() {
 }
 
 #[tokio::test]
+async fn a_critical_alarm_does_not_wait_for_hundreds_of_changes_of_another() {
+    let world = World::start().await;
+    let receiver = Receiver::lenient().await;
+    let (often, boiler) = (event(&world, "often").await, event(&world, "boiler").await);
+    let day = contact(&world, "day", &receiver).await;
+    let mut rule = above_10("often", &often);
+    rule["alarm"] = json!(true);
+    rules::create(&world, rule).await;
+    notifying(&world, "too hot", &boiler, &day, json!({"severity": "critical"})).await;
+    let begun = world.clock.now() - TimeDelta::seconds(2000);
+    let values: Vec<_> = (0..600)
+        .map(|second| {
+            let time = (begun + TimeDelta::seconds(second)).to_rfc3339();
+            json!({"event_public_id": often, "value": if second % 2 == 0 { 50 } else { 1 }, "timestamp": time})
+        })
+        .collect();
+    world.admin.post("/api/v1/datapoints/batch", json!({"datapoints": values})).await.expect(201);
+    let waiting = async || {
+        let asked = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM ops.alarm_outbox");
+        asked.fetch_one(&world.servers.pool).await.unwrap()
+    };
+    eventually(seconds(20), async || waiting().await > 300).await;
+    send(&world.admin, &boiler, [11.0]).await;
+    receiver.until_got(1).await;
+    assert!(waiting().await > 0, "all changes of the other one were recorded first");
+    eventually(seconds(90), async || waiting().await == 0).await;
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn what_happens_within_ten_seconds_is_one_message() {
     let world = standing().await;
     let receiver = Receiver::lenient().await;
