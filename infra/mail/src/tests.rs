@@ -159,3 +159,30 @@ async fn nothing_is_sent_in_clear_where_tls_is_asked_for() {
     assert!(!sent.unwrap_err().is_final());
     assert!(!received.contains("MAIL FROM"), "{received}");
 }
+
+/// The reason that is shown when a server greets, reads a command and gives `answer` to it, and ends the connection.
+async fn reason_after(answer: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mailer = Mailer::new(&settings(listener.local_addr().unwrap().port())).unwrap().unwrap();
+    let server = tokio::spawn(async move {
+        let (read, mut write) = split(listener.accept().await.unwrap().0);
+        write.write_all(b"220 test\r\n").await.unwrap();
+        BufReader::new(read).lines().next_line().await.unwrap();
+        write.write_all(answer).await.unwrap();
+    });
+    let reason = mailer.send(MAIL).await.unwrap_err().to_string();
+    server.await.unwrap();
+    reason
+}
+
+#[tokio::test]
+async fn a_server_that_was_reached_is_not_said_to_be_out_of_reach() {
+    for (answer, part) in [
+        (b"".as_slice(), "ended the connection early"),
+        (b"hello\r\n", "is not SMTP"),
+        (b"250 \xff\xfe\r\n", "an answer that is not text"),
+    ] {
+        let reason = reason_after(answer).await;
+        assert!(reason.contains(part) && !reason.contains("cannot be reached"), "{reason}");
+    }
+}
