@@ -87,6 +87,17 @@ impl NotShown {
         detail: "The secret was made, but cannot be shown now, and it is in this answer alone: repeat the request with the same \
                  Idempotency-Key. If it had none, delete or replace the secret, and make another one.",
     };
+
+    /// The answer, because of `cause`, or of none when the time was up.
+    fn problem(self, cause: Option<Problem>) -> Problem {
+        match cause {
+            Some(problem) => tracing::error!(?problem, "a change that was made is not shown"),
+            None => {
+                tracing::error!("a change that was made is not shown, because it could not be read in time")
+            }
+        }
+        Problem::new(ProblemKind::Internal, self.code, self.detail)
+    }
 }
 
 /// The result of `read`, which shows what a write has changed. The write is recorded: should `read` fail, it is tried once more, and
@@ -104,22 +115,19 @@ pub(crate) async fn after_write_or<T, F: Future<Output = Result<T, Problem>>>(
 ) -> Result<T, Problem> {
     let is_failure = |problem: &Problem| problem.kind() != ProblemKind::NotFound;
     match read().await {
-        Err(problem) if is_failure(&problem) => {
-            tracing::warn!(?problem, "what a write has changed could not be read, and is read again");
-        }
+        Err(problem) if is_failure(&problem) => wait_to_read_again(problem).await,
         found => return found,
     }
-    sleep(RETRY_DELAY).await;
     match timeout(RETRY_TIMEOUT, read()).await {
-        Ok(Err(problem)) if is_failure(&problem) => {
-            tracing::error!(?problem, "a change that was made is not shown")
-        }
-        Ok(found) => return found,
-        Err(_) => {
-            tracing::error!("a change that was made is not shown, because it could not be read in time")
-        }
+        Ok(Err(problem)) if is_failure(&problem) => Err(not_shown.problem(Some(problem))),
+        Ok(found) => found,
+        Err(_) => Err(not_shown.problem(None)),
     }
-    Err(Problem::new(ProblemKind::Internal, not_shown.code, not_shown.detail))
+}
+
+async fn wait_to_read_again(problem: Problem) {
+    tracing::warn!(?problem, "what a write has changed could not be read, and is read again");
+    sleep(RETRY_DELAY).await;
 }
 
 /// The `problem` of a request that makes something and shows a secret, so that its answer is not kept: repeated after the thing was

@@ -3,9 +3,12 @@ use std::{slice, sync::Arc};
 use axum::{Json, extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
-use signalbox_domain::fleet::{
-    InstanceChanges, InstanceConfig, InstanceSpec, InstanceStatus, NewInstance, PluginInstance,
-    PluginInstanceCommand, PluginRef,
+use signalbox_domain::{
+    fleet::{
+        InstanceChanges, InstanceConfig, InstanceSpec, InstanceStatus, NewInstance, PluginInstance,
+        PluginInstanceCommand, PluginRef,
+    },
+    kernel::Decider,
 };
 use signalbox_projections::{
     fleet::{
@@ -357,7 +360,7 @@ pub(crate) async fn delete(
     let instance = find(&change.database, &change.id).await?.row;
     // The log is asked, not the read model, which may not show a version yet that makes this deletion fail: the events stay then.
     if let Some(versions) = &change.versions
-        && !versions.contains(change.commands.gate.version::<PluginInstance>(instance.id).await?)
+        && !versions.contains(change.commands.gate.version(PluginInstance::TYPE, instance.id).await?)
     {
         return Err(Problem::version_mismatch());
     }

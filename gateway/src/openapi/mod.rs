@@ -8,6 +8,7 @@ mod errors;
 mod examples;
 mod fields;
 mod limits;
+mod page;
 mod walk;
 
 use std::sync::LazyLock;
@@ -23,7 +24,6 @@ use utoipa::{
         security::{HttpAuthScheme, HttpBuilder, SecurityScheme},
     },
 };
-use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
     automation, changes, extraction, fleet, identity, metrics, monitoring,
@@ -300,5 +300,5 @@ pub(crate) fn pages() -> Router<Services> {
     Router::new()
         .route(DESCRIPTION, description.clone())
         .route("/api/v1/openapi.json", description)
-        .merge(SwaggerUi::new("/api/docs").config(Config::from(DESCRIPTION)))
+        .merge(page::page())
 }

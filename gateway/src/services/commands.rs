@@ -49,21 +49,21 @@ impl Commands {
     ) -> Result<(Written, Option<i64>), Rejection> {
         self.reach_bus().await?;
         let expected = match expected {
-            Some(versions) => Some(self.expected::<D>(id, &versions).await?),
+            Some(versions) => Some(self.expected(D::TYPE, id, &versions).await?),
             None => None,
         };
         let outcome = self.bus.send::<D>(id, expected, metadata, command).await?;
-        let unseen = self.unseen::<D>(id, outcome).await;
+        let unseen = self.unseen(D::CONTEXT, D::TYPE, id, outcome).await;
         let written = Written { unseen, repeated: outcome.repeated, ..Written::default() };
         Ok((written, outcome.version))
     }
 
     /// The version of `versions` that a command insists on: the present one of the aggregate if it is among several.
-    async fn expected<D: Decider>(&self, id: Uuid, versions: &Versions) -> Result<i64, Rejection> {
+    async fn expected(&self, aggregate_type: &str, id: Uuid, versions: &Versions) -> Result<i64, Rejection> {
         if let Some(version) = versions.single() {
             return Ok(version);
         }
-        let present = self.gate.version::<D>(id).await.map_err(|error| {
+        let present = self.gate.version(aggregate_type, id).await.map_err(|error| {
             tracing::warn!(%error, "the version of a resource is not known");
             Rejection::unavailable("The service cannot take changes now: try again in a moment.")
         })?;
@@ -85,9 +85,15 @@ impl Commands {
         Ok(())
     }
 
-    async fn unseen<D: Decider>(&self, id: Uuid, outcome: CommandOutcome) -> Option<At> {
+    async fn unseen(
+        &self,
+        context: &str,
+        aggregate_type: &str,
+        id: Uuid,
+        outcome: CommandOutcome,
+    ) -> Option<At> {
         let position = outcome.position?;
-        let is_seen = self.gate.wait_for::<D>(id, position).await;
+        let is_seen = self.gate.wait_for(context, aggregate_type, id, position).await;
         (!is_seen).then(|| At { position, time: self.clock.now() })
     }
 }

@@ -63,8 +63,8 @@ impl ReadGate {
     }
 
     /// The version of an aggregate in the log; 0 for one that there is not.
-    pub(crate) async fn version<D: Decider>(&self, id: Uuid) -> Result<i64, sqlx::Error> {
-        stream_version(&self.pool, D::TYPE, id).await
+    pub(crate) async fn version(&self, aggregate_type: &str, id: Uuid) -> Result<i64, sqlx::Error> {
+        stream_version(&self.pool, aggregate_type, id).await
     }
 
     /// Whether the read models show all that the log holds now of one aggregate, for which it waits 2 s at most.
@@ -76,15 +76,21 @@ impl ReadGate {
     }
 
     /// Waits until the event of the aggregate `id` at `position` shows; false when it has not within 2 s, or was set aside.
-    pub(crate) async fn wait_for<D: Decider>(&self, id: Uuid, position: i64) -> bool {
-        if !self.wait(D::CONTEXT, position).await {
+    pub(crate) async fn wait_for(
+        &self,
+        context: &str,
+        aggregate_type: &str,
+        id: Uuid,
+        position: i64,
+    ) -> bool {
+        if !self.wait(context, position).await {
             return false;
         }
-        let has_set_aside = self.reached.get(D::CONTEXT).is_some_and(|known| known.borrow().has_set_aside);
+        let has_set_aside = self.reached.get(context).is_some_and(|known| known.borrow().has_set_aside);
         if !has_set_aside {
             return true;
         }
-        let waits = is_set_aside(&self.pool, D::CONTEXT, D::TYPE, &id.to_string(), position).await;
+        let waits = is_set_aside(&self.pool, context, aggregate_type, &id.to_string(), position).await;
         waits.is_ok_and(|waits| !waits)
     }
 

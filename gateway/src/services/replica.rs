@@ -96,11 +96,15 @@ impl Replica {
     {
         tokio::select! {
             answered = query(&self.pool) => answered
-                .inspect_err(|error| tracing::debug!(%error, "the replica failed a query; the primary is asked"))
+                .inspect_err(|error| note_failed_query(error))
                 .ok(),
             () = self.standing.lost() => None,
         }
     }
+}
+
+fn note_failed_query(error: &dyn Display) {
+    tracing::debug!(%error, "the replica failed a query; the primary is asked");
 }
 
 /// The primary and, if there is one, its replica. Clones share them.

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
+use signalbox_boxed::boxed;
 use signalbox_domain::kernel::{CommandOutcome, Decider, ErrorKind, Metadata, Rejection};
 use signalbox_metrics::metrics;
 use signalbox_telemetry::current;
@@ -80,19 +81,36 @@ impl Bus {
         metadata: &Metadata,
         command: &D::Command,
     ) -> Result<CommandOutcome, Rejection> {
-        let subject = format!("cmd.{}", D::CONTEXT);
-        let mut span = sending(&subject, metadata.traceparent.clone().or_else(current).as_deref());
-        span.set("signalbox.aggregate.type", D::TYPE);
-        span.set_with("signalbox.aggregate.id", || id.to_string());
-        let traceparent = span.traceparent().or_else(|| metadata.traceparent.clone());
-        let headers = trace_headers(traceparent.as_deref());
-        let metadata = Metadata { traceparent, ..metadata.clone() };
-        let payload = encode::<D>(id, expected_version, metadata, command)?;
+        let command = to_raw_value(command).map_err(|error| unreadable(&error))?;
+        let message = CommandMessage {
+            aggregate_type: D::TYPE.to_owned(),
+            aggregate_id: id,
+            expected_version,
+            metadata: metadata.clone(),
+            command,
+        };
+        self.send_message(D::CONTEXT, message).await
+    }
+
+    /// The same for every aggregate, so that it is compiled once.
+    #[boxed]
+    async fn send_message(
+        &self,
+        context: &'static str,
+        mut message: CommandMessage,
+    ) -> Result<CommandOutcome, Rejection> {
+        let subject = format!("cmd.{context}");
+        let mut span = sending(&subject, message.metadata.traceparent.clone().or_else(current).as_deref());
+        span.set_with("signalbox.aggregate.type", || message.aggregate_type.clone());
+        span.set_with("signalbox.aggregate.id", || message.aggregate_id.to_string());
+        message.metadata.traceparent = span.traceparent().or(message.metadata.traceparent);
+        let headers = trace_headers(message.metadata.traceparent.as_deref());
+        let payload = serde_json::to_vec(&message).map(Bytes::from).map_err(|error| unreadable(&error))?;
         let sent = if payload.len() > self.client.server_info().max_payload.saturating_sub(HEADERS) {
             // The server would end the connection; asking again changes nothing.
             Err(Rejection::invalid("too_large", "The change is larger than a message may be: divide it."))
         } else {
-            let sent = self.until_carried_out::<D>(subject, payload, headers).await;
+            let sent = self.until_carried_out(&message.aggregate_type, subject, payload, headers).await;
             if sent.as_ref().err().is_none_or(|rejection| rejection.kind != ErrorKind::Unavailable) {
                 *self.answered.lock().unwrap_or_else(PoisonError::into_inner) =
                     Some(std::time::Instant::now());
@@ -105,8 +123,9 @@ impl Bus {
         sent
     }
 
-    async fn until_carried_out<D: Decider>(
+    async fn until_carried_out(
         &self,
+        aggregate_type: &str,
         subject: String,
         payload: Bytes,
         headers: Option<HeaderMap>,
@@ -132,7 +151,7 @@ impl Bus {
                 Ok(()) = connections.changed() => Unanswered::Lost("the connection to NATS was lost".to_owned()),
             };
             if Instant::now() + backoff >= deadline {
-                tracing::error!(%reason, aggregate.type = D::TYPE, "a command was not carried out");
+                tracing::error!(%reason, aggregate.type = aggregate_type, "a command was not carried out");
                 return Err(reason.rejection());
             }
             sleep(backoff).await;
@@ -203,24 +222,6 @@ where
         CommandReply::Rejected(rejection) => note(&mut span, rejection),
     }
     reply
-}
-
-fn encode<D: Decider>(
-    id: Uuid,
-    expected_version: Option<i64>,
-    metadata: Metadata,
-    command: &D::Command,
-) -> Result<Bytes, Rejection> {
-    let message = to_raw_value(command).and_then(|command| {
-        serde_json::to_vec(&CommandMessage {
-            aggregate_type: D::TYPE.to_owned(),
-            aggregate_id: id,
-            expected_version,
-            metadata,
-            command,
-        })
-    });
-    message.map(Bytes::from).map_err(|error| unreadable(&error))
 }
 
 /// Why a command is sent again.

@@ -1,5 +1,9 @@
 //! The description of the interface and its page.
 
+use std::io::Read as _;
+
+use flate2::read::GzDecoder;
+use reqwest::Method;
 use serde_json::Value;
 
 use crate::harness::{World, description};
@@ -90,5 +94,31 @@ async fn the_page_needs_no_network() {
     let inline =
         html.split("<script").skip(1).any(|script| !script.split('>').next().unwrap().contains("src="));
     assert!(!inline || policy.contains("script-src"), "the policy forbids the page's own scripts");
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn the_page_is_compressed_for_clients_that_take_it() {
+    let world = World::start().await;
+    let client = world.anonymous();
+    let path = "/api/docs/swagger-ui.css";
+    let asked = async |accepted: &str| {
+        client.send(client.request(Method::GET, path).header("accept-encoding", accepted)).await
+    };
+    let plain = client.get(path).await;
+    assert_eq!((plain.header("content-encoding"), plain.header("vary")), (None, Some("accept-encoding")));
+    assert!(plain.text().contains(".swagger-ui"));
+    for accepted in ["gzip", "br, gzip;q=0.5", "*"] {
+        let packed = asked(accepted).await;
+        assert_eq!(packed.header("content-encoding"), Some("gzip"), "{accepted}");
+        let mut unpacked = Vec::new();
+        GzDecoder::new(packed.body.as_slice()).read_to_end(&mut unpacked).unwrap();
+        assert!(unpacked == plain.body && packed.body.len() < plain.body.len() / 2, "{accepted}");
+    }
+    for accepted in ["identity", "gzip;q=0", "br"] {
+        assert!(asked(accepted).await.body == plain.body, "{accepted}");
+    }
+    let head = client.send(client.request(Method::HEAD, path)).await;
+    assert_eq!((head.status, head.header("content-encoding")), (200, None));
     world.finish().await;
 }
