@@ -6,7 +6,7 @@ use axum::{
     Router,
     body::{Body, to_bytes},
     extract::Request,
-    http::{HeaderMap, HeaderValue, Method, header},
+    http::{HeaderMap, HeaderValue, header},
     middleware::{Next, from_fn},
     response::Response,
 };
@@ -27,7 +27,6 @@ pub(super) fn page() -> Router<Services> {
 /// Unpacks a file for a client that does not take gzip, such as `curl` without options.
 async fn in_an_accepted_encoding(request: Request, next: Next) -> Result<Response, Problem> {
     let takes_gzip = takes_gzip(request.headers());
-    let has_body = request.method() != Method::HEAD;
     let mut response = next.run(request).await;
     if !response.headers().contains_key(header::CONTENT_ENCODING) {
         return Ok(response);
@@ -39,8 +38,7 @@ async fn in_an_accepted_encoding(request: Request, next: Next) -> Result<Respons
     let (mut head, body) = response.into_parts();
     head.headers.remove(header::CONTENT_ENCODING);
     head.headers.remove(header::CONTENT_LENGTH);
-    let body = if has_body { unpacked(body).await? } else { body };
-    Ok(Response::from_parts(head, body))
+    Ok(Response::from_parts(head, unpacked(body).await?))
 }
 
 async fn unpacked(body: Body) -> Result<Body, Problem> {
@@ -50,12 +48,15 @@ async fn unpacked(body: Body) -> Result<Body, Problem> {
     Ok(plain.into())
 }
 
-/// Whether `gzip` or everything is listed, not with the weight 0.
+/// Whether `gzip`, or else everything, is listed, not with the weight 0.
 fn takes_gzip(headers: &HeaderMap) -> bool {
-    let lists = headers.get_all(header::ACCEPT_ENCODING).into_iter().filter_map(|list| list.to_str().ok());
-    lists.flat_map(|list| list.split(',')).any(|item| {
-        let (name, weight) = item.split_once(';').unwrap_or((item, "q=1"));
-        let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.parse().ok());
-        matches!(name.trim(), "gzip" | "*") && weight.is_some_and(|weight: f32| weight > 0.0)
-    })
+    let weight = |coding: &str| {
+        let lists = headers.get_all(header::ACCEPT_ENCODING).into_iter();
+        lists.filter_map(|list| list.to_str().ok()).flat_map(|list| list.split(',')).find_map(|item| {
+            let (name, weight) = item.split_once(';').unwrap_or((item, "q=1"));
+            let weight = weight.trim().strip_prefix("q=")?.parse::<f32>().ok()?;
+            name.trim().eq_ignore_ascii_case(coding).then_some(weight)
+        })
+    };
+    weight("gzip").or_else(|| weight("*")).is_some_and(|weight| weight > 0.0)
 }
