@@ -206,7 +206,8 @@ fn and_state(query: &mut QueryBuilder<'_, Postgres>, filter: &AlarmFilter) {
     }
 }
 
-/// Firing alarms that webhooks do not know of although their rules are not silenced at `now`, oldest first.
+/// Firing alarms that webhooks do not know of although their rules are not silenced at `now`, oldest first; without those of rules
+/// with changes that wait to be recorded, since one may be the end of the alarm.
 ///
 /// # Errors
 /// The database's error.
@@ -215,7 +216,9 @@ pub async fn unannounced(pool: &PgPool, now: DateTime<Utc>, most: i64) -> Result
     sqlx::query_scalar(
         "SELECT a.id FROM read.alarms a JOIN read.rules r ON r.id = a.rule_id
           WHERE a.state = 'firing' AND NOT a.is_published
-            AND (r.silenced_until IS NULL OR r.silenced_until <= $1) ORDER BY a.started_position LIMIT $2",
+            AND (r.silenced_until IS NULL OR r.silenced_until <= $1)
+            AND NOT EXISTS (SELECT FROM ops.alarm_outbox o WHERE coalesce(o.note->'alarm'->>'rule_id', o.note->>'rule_id')::uuid = r.id)
+          ORDER BY a.started_position LIMIT $2",
     )
     .bind(now)
     .bind(most)

@@ -94,24 +94,16 @@ impl Worker for Alarms {
             },
         };
         // After an error the memory may be ahead of what is committed, so the next step loads it again.
-        let Step { has_more, is_current } = state.step(context, &self.failures, waiting == 0).await?;
+        let Step { has_more, is_current } = state.step(context, &self.failures).await?;
         *known = is_current.then_some(state);
         Ok(has_more || waiting > 0)
     }
 }
 
 impl State {
-    async fn step(
-        &mut self,
-        context: &Context,
-        failures: &Failures,
-        is_all_recorded: bool,
-    ) -> Result<Step, WorkerError> {
+    async fn step(&mut self, context: &Context, failures: &Failures) -> Result<Step, WorkerError> {
         let now = context.server_time().await?;
-        // An alarm whose end waits to be recorded is not to be announced.
-        if is_all_recorded {
-            announce(context, failures, now).await?;
-        }
+        announce(context, failures, now).await?;
         let end = head(&context.pool).await?;
         let from = self.progress;
         self.watches.refresh(&context.pool, from.position, now).await?;

@@ -11,12 +11,13 @@ mod settings;
 mod sharing;
 mod silencing;
 
+use chrono::TimeDelta;
 use serde_json::{Value, json};
 use signalbox_clock::Clock;
 
 use crate::{
     api::v1::rules::{self, above_10},
-    harness::{World, eventually_some, seconds},
+    harness::{World, eventually, eventually_some, seconds},
 };
 
 pub const ALARMS: &str = "/api/v1/alarms";
@@ -52,6 +53,25 @@ pub async fn until(world: &World, state: &str) -> Value {
         listed(world, "").await.into_iter().next().filter(|alarm| alarm["state"] == state)
     })
     .await
+}
+
+/// Lets the alarm of a rule on values of `channel` above 10 change 600 times, and waits until hundreds of changes wait to be recorded.
+pub async fn change_often(world: &World, channel: &str) {
+    let begun = world.clock.now() - TimeDelta::seconds(2000);
+    let values: Vec<_> = (0..600)
+        .map(|second| {
+            let time = (begun + TimeDelta::seconds(second)).to_rfc3339();
+            json!({"event_public_id": channel, "value": if second % 2 == 0 { 50 } else { 1 }, "timestamp": time})
+        })
+        .collect();
+    world.admin.post("/api/v1/datapoints/batch", json!({"datapoints": values})).await.expect(201);
+    eventually(seconds(20), async || waiting_changes(world).await > 300).await;
+}
+
+/// Changes of alarms that wait to be recorded.
+pub async fn waiting_changes(world: &World) -> i64 {
+    let asked = sqlx::query_scalar("SELECT count(*) FROM ops.alarm_outbox");
+    asked.fetch_one(&world.servers.pool).await.unwrap()
 }
 
 /// Types of webhook events about alarms.

@@ -7,8 +7,9 @@ use signalbox_clock::Clock;
 use signalbox_workers::{Alarms, Notifications, WebhookDelivery, Worker};
 
 use super::{
+    change_often,
     contacts::{create, messages},
-    listed, path, standing, until,
+    listed, path, standing, until, waiting_changes,
 };
 use crate::{
     api::v1::{
@@ -118,23 +119,11 @@ async fn a_critical_alarm_does_not_wait_for_hundreds_of_changes_of_another() {
     rule["alarm"] = json!(true);
     rules::create(&world, rule).await;
     notifying(&world, "too hot", &boiler, &day, json!({"severity": "critical"})).await;
-    let begun = world.clock.now() - TimeDelta::seconds(2000);
-    let values: Vec<_> = (0..600)
-        .map(|second| {
-            let time = (begun + TimeDelta::seconds(second)).to_rfc3339();
-            json!({"event_public_id": often, "value": if second % 2 == 0 { 50 } else { 1 }, "timestamp": time})
-        })
-        .collect();
-    world.admin.post("/api/v1/datapoints/batch", json!({"datapoints": values})).await.expect(201);
-    let waiting = async || {
-        let asked = sqlx::query_scalar::<_, i64>("SELECT count(*) FROM ops.alarm_outbox");
-        asked.fetch_one(&world.servers.pool).await.unwrap()
-    };
-    eventually(seconds(20), async || waiting().await > 300).await;
+    change_often(&world, &often).await;
     send(&world.admin, &boiler, [11.0]).await;
     receiver.until_got(1).await;
-    assert!(waiting().await > 0, "all changes of the other one were recorded first");
-    eventually(seconds(90), async || waiting().await == 0).await;
+    assert!(waiting_changes(&world).await > 0, "all changes of the other one were recorded first");
+    eventually(seconds(90), async || waiting_changes(&world).await == 0).await;
     world.finish().await;
 }
 

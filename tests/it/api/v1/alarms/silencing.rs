@@ -3,14 +3,14 @@
 use chrono::TimeDelta;
 use serde_json::{Value, json};
 
-use super::{EVENTS, listed, path, rule, standing, until};
+use super::{EVENTS, change_often, listed, path, rule, standing, until, waiting_changes};
 use crate::{
     api::v1::{
         datapoints::event,
         rules::{self, above_10, send},
         webhooks::subscribe,
     },
-    harness::{Receiver, World},
+    harness::{Receiver, World, eventually, seconds},
 };
 
 async fn silence(world: &World, rule: &Value, seconds: i64) -> Value {
@@ -57,6 +57,37 @@ async fn a_silence_holds_back_webhooks_and_not_the_state() {
     receiver.until_got(3).await;
     assert_eq!(types(&receiver), ["alarm.firing", "alarm.firing", "alarm.cleared"]);
     assert_eq!(listed(&world, "").await.len(), 3);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn at_the_end_of_a_silence_an_alarm_does_not_wait_for_hundreds_of_changes_of_another() {
+    let world = World::start().await;
+    let receiver = Receiver::lenient().await;
+    let (boiler, often) = (event(&world, "boiler").await, event(&world, "often").await);
+    let silenced = rule(&world, &boiler, json!({})).await;
+    silence(&world, &silenced, 600).await;
+    send(&world.admin, &boiler, [11.0]).await;
+    let alarm = until(&world, "firing").await;
+    subscribe(&world, &receiver, &EVENTS).await;
+    let mut other = above_10("often", &often);
+    other["alarm"] = json!(true);
+    rules::create(&world, other).await;
+    change_often(&world, &often).await;
+    let path = format!("{}/silence", rules::path(&silenced));
+    world.admin.post(&path, json!({"until": null})).await.expect(200);
+    let published = async || {
+        let asked =
+            sqlx::query_scalar::<_, bool>("SELECT is_published FROM read.alarms WHERE rule_id = $1::uuid");
+        asked.bind(silenced["public_id"].as_str()).fetch_one(&world.servers.pool).await.unwrap()
+    };
+    eventually(seconds(20), published).await;
+    assert!(waiting_changes(&world).await > 0, "all changes of the other one were recorded first");
+    eventually(seconds(90), async || waiting_changes(&world).await == 0).await;
+    eventually(seconds(20), async || {
+        receiver.got().iter().any(|got| got.json()["alarm_id"] == alarm["public_id"])
+    })
+    .await;
     world.finish().await;
 }
 
