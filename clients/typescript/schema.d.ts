@@ -218,7 +218,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** What is staged so far, for both agents of the transfer. */
+        /** Get the entries staged so far, for both agents of the transfer. */
         get: operations["get_manifest"];
         put?: never;
         post?: never;
@@ -698,7 +698,7 @@ export interface paths {
         /** Change a contact. Messages that wait for it go to the new address. */
         put: operations["update_contact"];
         post?: never;
-        /** Delete a contact with its messages; what waits for it is not sent any more. Refused while rules name it. */
+        /** Delete a contact with its messages; those that wait are not sent any more. Refused while rules name it. */
         delete: operations["delete_contact"];
         options?: never;
         head?: never;
@@ -1067,7 +1067,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List events, oldest first: what a client has found on a page stays there. */
+        /** List events, oldest first, so that an event stays on its page. */
         get: operations["list_events"];
         put?: never;
         /** Create an event. */
@@ -1455,8 +1455,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Everything that one cause led to: who did what, when, and how it ended. A cause is a request, named by its `X-Request-ID`, or
-         *     what the system began by itself.
+         * All consequences of one cause, with actors, times and outcomes. A cause is a request, named by its `X-Request-ID`, or
+         *     an action that the system began by itself.
          */
         get: operations["get_log_correlation"];
         put?: never;
@@ -1475,8 +1475,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Follow the log, oldest first. Each event's `id` is its position: who comes back with it as `Last-Event-ID` goes on behind
-         *     it. Without events, an event `heartbeat` comes at least every 15 s, whose `id` is how far the log was searched.
+         * Follow the log, oldest first. Each event's `id` is its position: a client that reconnects with it as `Last-Event-ID`
+         *     continues behind it. Without events, an event `heartbeat` is sent at least every 15 s, whose `id` is how far the log
+         *     was searched.
          */
         get: operations["follow_log"];
         put?: never;
@@ -1654,7 +1655,7 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Bring the version before the running one into force again. What takes longer than five seconds goes on after the answer,
+         * Bring the version before the running one into force again. Work longer than five seconds continues after the answer,
          *     which is 202 then.
          */
         post: operations["rollback_firmware"];
@@ -1671,7 +1672,7 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** List plugin instances with their channels, oldest first: what a client has found on a page stays there. */
+        /** List plugin instances with their channels, oldest first, so that an instance stays on its page. */
         get: operations["list_plugin_instances"];
         put?: never;
         /** Create a plugin instance. Its channels are found out from its class and configuration, and linked to events. */
@@ -2154,10 +2155,10 @@ export interface paths {
         };
         /** One webhook subscription. */
         get: operations["get_webhook"];
-        /** Change a webhook subscription. What waits for it goes to the new url, signed with the new secret. */
+        /** Change a webhook subscription. Waiting deliveries go to the new url, signed with the new secret. */
         put: operations["update_webhook"];
         post?: never;
-        /** Delete a webhook subscription with its deliveries; what waits for it is not delivered any more. */
+        /** Delete a webhook subscription with its deliveries; those that wait are not delivered any more. */
         delete: operations["delete_webhook"];
         options?: never;
         head?: never;
@@ -2566,7 +2567,7 @@ export interface components {
             updated_at: string;
             /** @description Version of the agent program. */
             version?: string | null;
-            /** @description What should be looked after, in one sentence, e.g. that two processes use the agent's token. */
+            /** @description A fault that needs attention, in one sentence, e.g. that two processes use the agent's token. */
             warning?: string | null;
         };
         /**
@@ -2729,10 +2730,10 @@ export interface components {
             name: string;
             /** @description Id of the resource, as paths name it. */
             public_id: string;
-            /** @description Whose it is. */
+            /** @description Its user. */
             user_public_id: string;
         };
-        /** @description What came of one attempt. */
+        /** @description The result of one attempt. */
         AttemptOut: {
             /**
              * Format: int32
@@ -2744,7 +2745,7 @@ export interface components {
              * @description How long it took, in milliseconds.
              */
             duration_ms: number;
-            /** @description What went wrong; null after a success. */
+            /** @description The error; null after a success. */
             error?: string | null;
             /**
              * Format: int32
@@ -2826,7 +2827,7 @@ export interface components {
             /** @description 1 to 10,000. */
             datapoints: components["schemas"]["DatapointIn"][];
         };
-        /** @description What became of a batch. */
+        /** @description The result of a batch. */
         BatchOut: {
             /** @description How many datapoints were recorded. */
             accepted: number;
@@ -2843,7 +2844,7 @@ export interface components {
             hash?: string | null;
             /**
              * Format: int64
-             * @description Newest position of the log. What is not chained yet will be in a moment.
+             * @description Newest position of the log. Events that are not chained yet will be in a moment.
              */
             head: number;
             /**
@@ -2864,13 +2865,13 @@ export interface components {
         ChangeOperation: "add" | "remove" | "replace";
         /** @description A difference between two versions. */
         ChangeOut: {
-            /** @description What it was; absent with `add`. */
+            /** @description The old value; absent with `add`. */
             from?: unknown;
             /** @description `add`, `remove` or `replace`. */
             op: components["schemas"]["ChangeOperation"];
             /** @description JSON pointer of what is different; empty for the whole. Widgets are named by their ids. */
             path: string;
-            /** @description What it became; absent with `remove`. */
+            /** @description The new value; absent with `remove`. */
             to?: unknown;
         };
         /**
@@ -2880,7 +2881,7 @@ export interface components {
         ChangedResource: "agent" | "agent_token" | "alarm" | "api_token" | "channel" | "contact" | "dashboard" | "delivery" | "experiment" | "extraction_job" | "firmware" | "job" | "log_entry" | "plugin_instance" | "plugin_package" | "rule" | "transfer" | "user" | "webhook";
         /** @description An event of a story. */
         ChapterOut: components["schemas"]["LogEventOut"] & {
-            /** @description What webhooks were told of it. */
+            /** @description Its deliveries to webhooks. */
             deliveries: components["schemas"]["ToldOut"][];
             /** @description How many causes it has in this piece of the story. */
             depth: number;
@@ -2892,7 +2893,7 @@ export interface components {
          * @enum {string}
          */
         ChatFormat: "slack" | "mattermost" | "teams";
-        /** @description What a controller means to run. */
+        /** @description The instances that a controller asks to run. */
         ClaimsIn: {
             /** @description Which controller, 1 to 100 characters; the same one after it was started again. */
             controller: string;
@@ -2906,7 +2907,7 @@ export interface components {
              */
             session?: string | null;
         };
-        /** @description What a controller is to run. */
+        /** @description The instances that a controller is to run. */
         ClaimsOut: {
             /** @description The instances that no other controller runs. */
             instances: string[];
@@ -2957,7 +2958,7 @@ export interface components {
         };
         /** @description Registration over the polling transport. */
         ConnectIn: {
-            /** @description What `agent_info` carries. */
+            /** @description The data of `agent_info`. */
             system_info?: Record<string, never>;
         };
         /** @description A registration. */
@@ -2987,7 +2988,7 @@ export interface components {
             kind?: components["schemas"]["ContactKind"];
             /** @description Unique, 1 to 255 characters. */
             name?: string;
-            /** @description A part of each day in which a contact gets critical alarms only. What came in it is sent at its end, in one message. */
+            /** @description A part of each day in which a contact gets critical alarms only. Others are sent at its end, in one message. */
             quiet_hours?: components["schemas"]["QuietHoursIn"] | null;
             /** @description Signs messages of kind `webhook`, at most 255 characters; `whsec_` and base64, to be verified by libraries of Standard Webhooks. */
             secret?: string | null;
@@ -3011,7 +3012,7 @@ export interface components {
             kind: components["schemas"]["ContactKind"];
             /** @description Unique, 1 to 255 characters. */
             name: string;
-            /** @description A part of each day in which a contact gets critical alarms only. What came in it is sent at its end, in one message. */
+            /** @description A part of each day in which a contact gets critical alarms only. Others are sent at its end, in one message. */
             quiet_hours?: components["schemas"]["QuietHoursIn"] | null;
             /** @description Signs messages of kind `webhook`, at most 255 characters; `whsec_` and base64, to be verified by libraries of Standard Webhooks. */
             secret?: string | null;
@@ -3107,7 +3108,7 @@ export interface components {
             name: string;
             /** @description Id of the resource, as paths name it. */
             public_id: string;
-            /** @description Who made it, and alone may change it. */
+            /** @description The user that created it, and alone may change it. */
             user_public_id: string;
             /** @description Only with `at`: the newest datapoint of each event shown that was measured by then, as far as is known now. */
             values?: components["schemas"]["DatapointOut"][] | null;
@@ -3159,7 +3160,7 @@ export interface components {
         DeliveryDetailOut: components["schemas"]["DeliveryOut"] & {
             /** @description The newest 30 attempts, oldest first. */
             attempt_log: components["schemas"]["AttemptOut"][];
-            /** @description What is posted, byte for byte; null while the event that queued it cannot be read. */
+            /** @description The posted body, byte for byte; null while the event that queued it cannot be read. */
             body?: string | null;
         };
         /** @description An event on its way to a subscriber, or there. */
@@ -3183,7 +3184,7 @@ export interface components {
             event_id: string;
             /** @description Type of the event. */
             event_type: string;
-            /** @description What went wrong last; null after a success. */
+            /** @description The last error; null after a success. */
             last_error?: string | null;
             /**
              * Format: date-time
@@ -3276,7 +3277,7 @@ export interface components {
         };
         /** @description An event that would have been delivered. */
         DryRunEventOut: {
-            /** @description What would have been posted, byte for byte. */
+            /** @description The body that would have been posted, byte for byte. */
             body: string;
             /** @description Id of the event; equal in all its deliveries. */
             event_id: string;
@@ -3294,16 +3295,16 @@ export interface components {
             events?: components["schemas"]["WebhookEvent"][] | null;
             /**
              * Format: date-time
-             * @description What happened at this time or later, RFC 3339; a day ago, if absent.
+             * @description Events of this time or later, RFC 3339; a day ago, if absent.
              */
             from?: string | null;
             /**
              * Format: date-time
-             * @description What happened before, RFC 3339; now, if absent.
+             * @description Events before this time, RFC 3339; now, if absent.
              */
             to?: string | null;
         };
-        /** @description What the filter lets through. Nothing was sent. */
+        /** @description Events that pass the filter. Nothing was sent. */
         DryRunOut: {
             /** @description Whether the whole time was looked at; otherwise only its beginning, because there are too many events in it. */
             complete: boolean;
@@ -3314,7 +3315,7 @@ export interface components {
         };
         /** @description An error of service 1. */
         ErrorOut: {
-            /** @description What happened, why, and what to do. */
+            /** @description The fault, its cause and its remedy. */
             error: string;
         };
         /** @description Changes of an event; absent fields stay as they are, null clears unit, bounds, labels, description and retention time. */
@@ -3430,7 +3431,7 @@ export interface components {
              * @description When it was last changed.
              */
             updated_on: string;
-            /** @description Who made it. */
+            /** @description The user that created it. */
             user_public_id: string;
         };
         /** @description A type of webhook events. */
@@ -3479,7 +3480,7 @@ export interface components {
              * @description Null while it runs.
              */
             stopped_on?: string | null;
-            /** @description Who started it. */
+            /** @description The user that started it. */
             user_public_id: string;
         };
         /**
@@ -3568,6 +3569,11 @@ export interface components {
          * @enum {string}
          */
         ExtractionEngine: "auto" | "tika" | "pdfium" | "pymupdf" | "native";
+        /**
+         * @description Why a job gave no text. Later versions may add words.
+         * @enum {string}
+         */
+        ExtractionError: "empty_file" | "unsupported_type" | "wrong_engine" | "unavailable" | "unsupported_language" | "corrupt_file" | "encrypted_file" | "limit_exceeded" | "time_limit" | "parser_failed" | "unknown_option" | "input_missing" | "storage";
         /** @description A document with options of its job. */
         ExtractionJobIn: {
             /** @description Signs the callback; as in the query. */
@@ -3635,8 +3641,8 @@ export interface components {
             document?: string | null;
             /** @description Why the job failed, or waits for another attempt. */
             error?: string | null;
-            /** @description Stable word for that. */
-            error_code?: string | null;
+            /** @description Why a job gave no text. Later versions may add words. */
+            error_code?: components["schemas"]["ExtractionError"] | null;
             /** @description That was asked for. */
             extraction_engine: components["schemas"]["ExtractionEngine"];
             /** @description Null until the job has completed, like those that follow. */
@@ -3846,7 +3852,7 @@ export interface components {
         };
         /** @description One wrong field. */
         FieldErrorOut: {
-            /** @description What is wrong with it. */
+            /** @description The fault of the field. */
             message: string;
             /** @description JSON pointer of the field, or `/` and the name of a query's or a form's field. Empty if no single field is wrong. */
             pointer: string;
@@ -3867,10 +3873,10 @@ export interface components {
         FirmwareApplyIn: {
             /** @description Where the bundle is fetched from, instead of where is known. */
             download_url?: string | null;
-            /** @description What the bundle's SHA-256 has to be, instead of what is known. */
+            /** @description The SHA-256 that the bundle must have, instead of the known one. */
             file_hash_sha256?: string | null;
         };
-        /** @description What runs, and what could. */
+        /** @description The version that runs, and the newest one known. */
         FirmwareCheckOut: {
             /** @description Version that is running. */
             current_version: string;
@@ -3893,7 +3899,7 @@ export interface components {
             changelog?: string | null;
             /** @description Where the bundle is fetched from when it is applied: begins with http:// or https://. */
             download_url?: string | null;
-            /** @description What the bundle's SHA-256 has to be. */
+            /** @description The SHA-256 that the bundle must have. */
             file_hash_sha256?: string | null;
             /** @description Signature of the bundle, as minisign writes it. */
             signature?: string | null;
@@ -3918,7 +3924,7 @@ export interface components {
             download_url?: string | null;
             /** @description Why it failed, or could not be rolled back. */
             error_message?: string | null;
-            /** @description What the bundle's SHA-256 has to be, or else what it is. */
+            /** @description The SHA-256 that the bundle must have, or else the one it has. */
             file_hash_sha256?: string | null;
             /**
              * Format: int64
@@ -3938,7 +3944,7 @@ export interface components {
             started_on?: string | null;
             /** @description `pending`, `downloading`, `verifying`, `applying`, `completed`, `failed` or `rolled_back`. */
             status: components["schemas"]["FirmwareStatus"];
-            /** @description Who made it. */
+            /** @description The user that created it. */
             user_public_id: string;
             /** @description Three numbers, such as 1.4.0; unique. */
             version: string;
@@ -3957,7 +3963,7 @@ export interface components {
              * @description The bundle, named `….tar.gz`, of at most 500 MB.
              */
             file: string;
-            /** @description What the bundle's SHA-256 has to be. */
+            /** @description The SHA-256 that the bundle must have. */
             file_hash_sha256?: string | null;
             /** @description Signature of the bundle, as minisign writes it. */
             signature?: string | null;
@@ -3969,7 +3975,7 @@ export interface components {
             /** @description What happened, in one sentence for people. */
             message: string;
         };
-        /** @description What this installation can do now. */
+        /** @description Capabilities of this installation at present. */
         FormatsOut: {
             /** @description `auto` and those that work: `pdfium`, `native`, `tika`. */
             extraction_engines: components["schemas"]["ExtractionEngine"][];
@@ -3984,7 +3990,7 @@ export interface components {
             mime_types: string[];
             /** @description Further ways: `docling` is JSON of DoclingDocument; `hocr` and `alto` have each line and word with its place. */
             more_output_formats: components["schemas"]["OutputFormat"][];
-            /** @description What is missing, and what to do about it. */
+            /** @description Missing parts, each with its remedy. */
             notes: string[];
             /** @description `none` and those that work: `tesseract`, `google_vision`. */
             ocr_engines: components["schemas"]["OcrEngine"][];
@@ -4114,7 +4120,7 @@ export interface components {
              * @description When it was last changed.
              */
             updated_on: string;
-            /** @description Who made it. */
+            /** @description The user that created it. */
             user_public_id: string;
         };
         /**
@@ -4192,7 +4198,7 @@ export interface components {
         JobNotFoundOut: {
             /** @description `not_found`. */
             code: string;
-            /** @description What happened, why, and what to do. */
+            /** @description The fault, its cause and its remedy. */
             detail: string;
             /** @description Names the request in the logs. */
             request_id: string;
@@ -4367,7 +4373,7 @@ export interface components {
             content: string;
             /** @description Equal to `type`. */
             logging_type?: components["schemas"]["LogType"] | null;
-            /** @description What it comes from, 1 to 100 characters; `api` if absent. */
+            /** @description Its origin, 1 to 100 characters; `api` if absent. */
             source?: string | null;
             /** @description `error`, `warning` or `info`. */
             type?: components["schemas"]["LogType"] | null;
@@ -4385,7 +4391,7 @@ export interface components {
             logging_type: components["schemas"]["LogType"];
             /** @description Id of the resource, as paths name it. */
             public_id: string;
-            /** @description What it comes from, e.g. `auth` for logins. */
+            /** @description Its origin, e.g. `auth` for logins. */
             source: string;
             /** @description `read` or `unread`. */
             status: components["schemas"]["LogStatus"];
@@ -4393,12 +4399,12 @@ export interface components {
             status_type: components["schemas"]["LogStatus"];
             /** @description `error`, `warning` or `info`. */
             type: components["schemas"]["LogType"];
-            /** @description Whom it is about, or who wrote it; null when that is nobody. */
+            /** @description The user that it concerns, or that wrote it; null without one. */
             user_public_id?: string | null;
         };
         /** @description An event of the log. Hashes of passwords and tokens and sealed secrets are hidden. */
         LogEventOut: {
-            /** @description Who did it: `user:<id>`, `agent:<id>` or `system:<part>`. */
+            /** @description The actor: `user:<id>`, `agent:<id>` or `system:<part>`. */
             actor: string;
             /**
              * Format: int64
@@ -4432,7 +4438,7 @@ export interface components {
              * @description When it was recorded.
              */
             time: string;
-            /** @description What happened, e.g. `transfer_failed`. */
+            /** @description Type of the event, e.g. `transfer_failed`. */
             type: components["schemas"]["LogEventType"];
             /**
              * Format: int64
@@ -4456,7 +4462,7 @@ export interface components {
             head: number;
             /**
              * Format: int64
-             * @description What to give as `cursor` for the piece that follows; null after the last one.
+             * @description The `cursor` for the piece that follows; null after the last one.
              */
             next?: number | null;
         };
@@ -4479,7 +4485,7 @@ export interface components {
              * @description Position of its last event until then.
              */
             position: number;
-            /** @description What it knew, in the words of its rules; without hashes and sealed secrets. */
+            /** @description Its state, in the words of its rules; without hashes and sealed secrets. */
             state: Record<string, never>;
             /** @description Key of the aggregate. */
             stream_id: string;
@@ -4522,7 +4528,7 @@ export interface components {
             expires_at: string;
             /** @description JWT for the Authorization header. */
             token: string;
-            /** @description Whose it is. */
+            /** @description The user of the token. */
             user: components["schemas"]["UserOut"];
         };
         /** @description A message for the agent. */
@@ -4535,7 +4541,7 @@ export interface components {
             /** @description A message in either direction. */
             message: components["schemas"]["MessageInOut"];
         };
-        /** @description What is staged. */
+        /** @description The staged entries. */
         ManifestOut: {
             /** @description Sorted by the bytes of their names. */
             files: components["schemas"]["FileOut"][];
@@ -4564,7 +4570,7 @@ export interface components {
         };
         /** @description A new channel mapping. */
         MappingIn: {
-            /** @description What the plugin calls it: unique within the instance, 1 to 100 characters. */
+            /** @description Its name in the plugin: unique within the instance, 1 to 100 characters. */
             channel_id: string;
             /** @description 1 to 255 characters. */
             channel_name: string;
@@ -4577,7 +4583,7 @@ export interface components {
         };
         /** @description A channel of a plugin instance, and the event that it feeds or obeys. */
         MappingOut: {
-            /** @description What the plugin calls it. */
+            /** @description Its name in the plugin. */
             channel_id: string;
             /** @description 1 to 255 characters. */
             channel_name: string;
@@ -4597,7 +4603,7 @@ export interface components {
         };
         /** @description A message in either direction. */
         MessageInOut: {
-            /** @description What the message carries; its form depends on the kind. */
+            /** @description The content of the message; its form depends on the kind. */
             data?: Record<string, never>;
             /** @description Kind of the message, e.g. `heartbeat`. */
             type: string;
@@ -5126,15 +5132,20 @@ export interface components {
             /** @description Version number. */
             version: string;
         };
+        /**
+         * @description Unit of times in the line protocol; `n` is that of `ns`, `u` and `µ` are that of `us`.
+         * @enum {string}
+         */
+        Precision: "ns" | "n" | "us" | "u" | "µ" | "ms" | "s" | "m" | "h";
         /** @description An error of services 2 and 3, after RFC 9457. */
         ProblemOut: {
             /** @description Stable word for programs. */
             code: string;
             /** @description With 409: the resources that conflict, at most ten. */
             conflicts?: components["schemas"]["ConflictOut"][];
-            /** @description What happened, why, and what to do. */
+            /** @description The fault, its cause and its remedy. */
             detail: string;
-            /** @description With 422, and with 404 when the body names what does not exist: what is wrong where. */
+            /** @description With 422, and with 404 when the body names something that does not exist: each fault with its place. */
             errors?: components["schemas"]["FieldErrorOut"][];
             /** @description Names the request in the logs. */
             request_id: string;
@@ -5153,7 +5164,7 @@ export interface components {
             /** @description One for each statement. */
             results: components["schemas"]["ResultOut"][];
         };
-        /** @description A part of each day in which a contact gets critical alarms only. What came in it is sent at its end, in one message. */
+        /** @description A part of each day in which a contact gets critical alarms only. Others are sent at its end, in one message. */
         QuietHoursIn: {
             /** @description Local time, `HH:MM`. */
             from: string;
@@ -5183,7 +5194,7 @@ export interface components {
          * @enum {string}
          */
         ReadyStatus: "ok" | "unavailable";
-        /** @description What is to be delivered again. */
+        /** @description Deliveries to be made again. */
         RedeliverIn: {
             /**
              * Format: date-time
@@ -5191,7 +5202,7 @@ export interface components {
              */
             since: string;
         };
-        /** @description What is delivered again. */
+        /** @description Deliveries that are made again. */
         RedeliveredOut: {
             /** @description What happened, in one sentence for people. */
             message: string;
@@ -5213,18 +5224,18 @@ export interface components {
         ReplayIn: {
             /**
              * Format: date-time
-             * @description What happened at this time or later, RFC 3339.
+             * @description Events of this time or later, RFC 3339.
              */
             from: string;
             /**
              * Format: date-time
-             * @description What happened before, RFC 3339; now, if absent.
+             * @description Events before this time, RFC 3339; now, if absent.
              */
             to?: string | null;
         };
         /** @description How an instance is. */
         ReportIn: {
-            /** @description What is wrong, up to 1000 characters. */
+            /** @description The fault, up to 1000 characters. */
             error_message?: string | null;
             /** @description `inactive`, `connected`, `demo` or `error`. */
             status: components["schemas"]["InstanceStatus"];
@@ -5351,7 +5362,7 @@ export interface components {
             summary?: string | null;
             /**
              * Format: double
-             * @description What values are compared with; the lower bound of a range.
+             * @description The number that values are compared with; the lower bound of a range.
              */
             threshold?: number;
             /**
@@ -5437,7 +5448,7 @@ export interface components {
             summary?: string | null;
             /**
              * Format: double
-             * @description What values are compared with; the lower bound of a range.
+             * @description The number that values are compared with; the lower bound of a range.
              */
             threshold: number;
             /**
@@ -5531,7 +5542,7 @@ export interface components {
             summary?: string | null;
             /**
              * Format: double
-             * @description What values are compared with; the lower bound of a range.
+             * @description The number that values are compared with; the lower bound of a range.
              */
             threshold: number;
             /**
@@ -5544,7 +5555,7 @@ export interface components {
              * @description When it was last changed.
              */
             updated_on: string;
-            /** @description Who made it. */
+            /** @description The user that created it. */
             user_public_id: string;
             /** @description Events that webhooks can subscribe to. */
             webhook_event_type?: components["schemas"]["WebhookEvent"] | null;
@@ -5645,7 +5656,7 @@ export interface components {
             authorize_url: string;
             /** @description Whether it is in force. */
             enabled: boolean;
-            /** @description What the provider is called; empty when there is none. */
+            /** @description Display name of the provider; empty without one. */
             provider_name: string;
         };
         /** @description A success without a resource. */
@@ -5655,15 +5666,15 @@ export interface components {
             /** @description The request succeeded. */
             status: components["schemas"]["Success"];
         };
-        /** @description What one cause led to, across all services. */
+        /** @description Consequences of one cause, across all services. */
         StoryOut: {
             /** @description Equal for everything that one cause led to. */
             correlation: string;
-            /** @description The events as a tree: what an event led to follows it, one level deeper. */
+            /** @description The events as a tree: the consequences of an event follow it, one level deeper. */
             events: components["schemas"]["ChapterOut"][];
             /**
              * Format: int64
-             * @description What to give as `cursor` for the events that follow; null when these are all.
+             * @description The `cursor` for the events that follow; null when these are all.
              */
             next?: number | null;
         };
@@ -5717,7 +5728,7 @@ export interface components {
         TokenIn: {
             /**
              * Format: int64
-             * @description Whose token it is.
+             * @description The agent of the token.
              */
             agent_id: number;
             /** @description Free text, up to 2,000 characters. */
@@ -5734,7 +5745,7 @@ export interface components {
         TokenOut: {
             /**
              * Format: int64
-             * @description Whose token it is.
+             * @description The agent of the token.
              */
             agent_id: number;
             /**
@@ -5755,7 +5766,7 @@ export interface components {
             /** @description 1 to 255 characters. */
             name: string;
         };
-        /** @description What became of telling one webhook. */
+        /** @description A delivery to one webhook. */
         ToldOut: {
             /**
              * Format: int32
@@ -5767,7 +5778,7 @@ export interface components {
              * @description When it was delivered or given up.
              */
             ended_at?: string | null;
-            /** @description What went wrong last. */
+            /** @description The last error. */
             last_error?: string | null;
             /** @description Id of the resource, as paths name it. */
             public_id: string;
@@ -6013,7 +6024,7 @@ export interface components {
         };
         /** @description A version that somebody made. */
         VersionOut: {
-            /** @description Who made it: `user:<id>`, `agent:<id>` or `system:<part>`. */
+            /** @description Its author: `user:<id>`, `agent:<id>` or `system:<part>`. */
             actor: string;
             /** @description How it differs from the version before. */
             changes: components["schemas"]["ChangeOut"][];
@@ -6032,7 +6043,7 @@ export interface components {
              * @description When it happened.
              */
             time: string;
-            /** @description What happened, e.g. `rule_updated`. */
+            /** @description Type of its event, e.g. `rule_updated`. */
             type: string;
             /**
              * Format: int64
@@ -6051,7 +6062,7 @@ export interface components {
         WebhookChangesIn: {
             /** @description True, if absent. */
             enabled?: boolean;
-            /** @description What it is told of, at least one. */
+            /** @description Types of events that it receives, at least one. */
             events?: components["schemas"]["WebhookEvent"][];
             /** @description In place of all that there are. */
             filters?: components["schemas"]["WebhookFiltersIn"];
@@ -6117,7 +6128,7 @@ export interface components {
         WebhookIn: {
             /** @description True, if absent. */
             enabled?: boolean | null;
-            /** @description What it is told of, at least one. */
+            /** @description Types of events that it receives, at least one. */
             events: components["schemas"]["WebhookEvent"][];
             /** @description Which events of the subscribed types are delivered; an absent list limits nothing. */
             filters?: components["schemas"]["WebhookFiltersIn"] | null;
@@ -6141,7 +6152,7 @@ export interface components {
             created_on: string;
             /** @description True, if absent. */
             enabled: boolean;
-            /** @description What it is told of. */
+            /** @description Types of events that it receives. */
             events: components["schemas"]["WebhookEvent"][];
             /**
              * Format: date-time
@@ -6174,7 +6185,7 @@ export interface components {
             updated_on: string;
             /** @description Where events are posted to. */
             url: string;
-            /** @description Who made it. */
+            /** @description The user that created it. */
             user_public_id: string;
         };
         /**
@@ -6266,7 +6277,7 @@ export interface components {
         };
         /** @description A widget. */
         WidgetOut: {
-            /** @description What the client wants to remember of it. */
+            /** @description Free text in which the client keeps its settings. */
             config_json?: string | null;
             /** @description The event shown; null when there is none, also after the event was deleted. */
             event_public_id?: string | null;
@@ -7934,7 +7945,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What is staged. */
+            /** @description The staged entries. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -11192,9 +11203,9 @@ export interface operations {
     sso_callback: {
         parameters: {
             query?: {
-                /** @description What the provider gives for the person's tokens. */
+                /** @description Code of the provider, which is redeemed for the person's tokens. */
                 code?: string;
-                /** @description What the login was begun with. */
+                /** @description The `state` with which the login began. */
                 state?: string;
                 /** @description The provider's `iss`. */
                 iss?: string;
@@ -14080,7 +14091,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What became of a batch. */
+            /** @description The result of a batch. */
             201: {
                 headers: {
                     [name: string]: unknown;
@@ -14786,7 +14797,7 @@ export interface operations {
                 ocr_enabled?: boolean;
                 /** @description Language of the text, two or three letters of ISO 639; `deu` if absent. */
                 language?: string;
-                /** @description What is done with the text, in this order, repeated or separated by commas; `cleanup,structure` if absent. */
+                /** @description Steps applied to the text, in this order, repeated or separated by commas; `cleanup,structure` if absent. */
                 processors?: string;
                 /** @description Whether markdown begins with title, author and number of pages; `false` if absent. */
                 front_matter?: boolean;
@@ -14942,7 +14953,7 @@ export interface operations {
                 ocr_enabled?: boolean;
                 /** @description Language of the text, two or three letters of ISO 639; `deu` if absent. */
                 language?: string;
-                /** @description What is done with the text, in this order, repeated or separated by commas; `cleanup,structure` if absent. */
+                /** @description Steps applied to the text, in this order, repeated or separated by commas; `cleanup,structure` if absent. */
                 processors?: string;
                 /** @description Whether markdown begins with title, author and number of pages; `false` if absent. */
                 front_matter?: boolean;
@@ -16563,7 +16574,7 @@ export interface operations {
                 ocr_enabled?: boolean;
                 /** @description Language of the text, two or three letters of ISO 639; `deu` if absent. */
                 language?: string;
-                /** @description What is done with the text, in this order, repeated or separated by commas; `cleanup,structure` if absent. */
+                /** @description Steps applied to the text, in this order, repeated or separated by commas; `cleanup,structure` if absent. */
                 processors?: string;
                 /** @description Whether markdown begins with title, author and number of pages; `false` if absent. */
                 front_matter?: boolean;
@@ -16725,7 +16736,7 @@ export interface operations {
                 ocr_enabled?: boolean;
                 /** @description Language of the text, two or three letters of ISO 639; `deu` if absent. */
                 language?: string;
-                /** @description What is done with the text, in this order, repeated or separated by commas; `cleanup,structure` if absent. */
+                /** @description Steps applied to the text, in this order, repeated or separated by commas; `cleanup,structure` if absent. */
                 processors?: string;
                 /** @description Whether markdown begins with title, author and number of pages; `false` if absent. */
                 front_matter?: boolean;
@@ -17024,7 +17035,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What this installation can do now. */
+            /** @description Capabilities of this installation at present. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -17392,7 +17403,7 @@ export interface operations {
                 ocr_enabled?: boolean;
                 /** @description Language of the text, two or three letters of ISO 639; `deu` if absent. */
                 language?: string;
-                /** @description What is done with the text, in this order, repeated or separated by commas; `cleanup,structure` if absent. */
+                /** @description Steps applied to the text, in this order, repeated or separated by commas; `cleanup,structure` if absent. */
                 processors?: string;
                 /** @description Whether markdown begins with title, author and number of pages; `false` if absent. */
                 front_matter?: boolean;
@@ -17547,7 +17558,7 @@ export interface operations {
                 ocr_enabled?: boolean;
                 /** @description Language of the text, two or three letters of ISO 639; `deu` if absent. */
                 language?: string;
-                /** @description What is done with the text, in this order, repeated or separated by commas; `cleanup,structure` if absent. */
+                /** @description Steps applied to the text, in this order, repeated or separated by commas; `cleanup,structure` if absent. */
                 processors?: string;
                 /** @description Whether markdown begins with title, author and number of pages; `false` if absent. */
                 front_matter?: boolean;
@@ -18479,11 +18490,11 @@ export interface operations {
                 stream_type?: string;
                 /** @description Key of the aggregate; with `stream_type`. */
                 stream_id?: string;
-                /** @description What happened, e.g. `transfer_failed`. */
+                /** @description Type of the event, e.g. `transfer_failed`. */
                 event_type?: string;
-                /** @description Who did it: `user:<id>`, `agent:<id>` or `system:<part>`. */
+                /** @description The actor: `user:<id>`, `agent:<id>` or `system:<part>`. */
                 actor?: string;
-                /** @description What all that one cause led to has in common. */
+                /** @description The word that all consequences of one cause have in common. */
                 correlation?: string;
                 /** @description Recorded at or after, RFC 3339. Positions are in the order of time, but for steps of the clock. */
                 from?: string;
@@ -18763,7 +18774,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What one cause led to, across all services. */
+            /** @description Consequences of one cause, across all services. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -18851,11 +18862,11 @@ export interface operations {
                 stream_type?: string;
                 /** @description Key of the aggregate; with `stream_type`. */
                 stream_id?: string;
-                /** @description What happened, e.g. `transfer_failed`. */
+                /** @description Type of the event, e.g. `transfer_failed`. */
                 event_type?: string;
-                /** @description Who did it: `user:<id>`, `agent:<id>` or `system:<part>`. */
+                /** @description The actor: `user:<id>`, `agent:<id>` or `system:<part>`. */
                 actor?: string;
-                /** @description What all that one cause led to has in common. */
+                /** @description The word that all consequences of one cause have in common. */
                 correlation?: string;
                 /** @description Position after which to begin; 0 for the whole log, from now on if absent. `Last-Event-ID` goes before it. */
                 after?: number;
@@ -18870,8 +18881,9 @@ export interface operations {
         requestBody?: never;
         responses: {
             /**
-             * @description Follow the log, oldest first. Each event's `id` is its position: who comes back with it as `Last-Event-ID` goes on behind
-             *     it. Without events, an event `heartbeat` comes at least every 15 s, whose `id` is how far the log was searched.
+             * @description Follow the log, oldest first. Each event's `id` is its position: a client that reconnects with it as `Last-Event-ID`
+             *     continues behind it. Without events, an event `heartbeat` is sent at least every 15 s, whose `id` is how far the log
+             *     was searched.
              */
             200: {
                 headers: {
@@ -19216,11 +19228,11 @@ export interface operations {
                 status?: components["schemas"]["LogStatus"];
                 /** @description Second name of `status`. */
                 status_type?: components["schemas"]["LogStatus"];
-                /** @description What they come from. */
+                /** @description Their origin. */
                 source?: string;
                 /** @description Part of the content, in any case of letters. */
                 content?: string;
-                /** @description Whom they are about, or who wrote them. */
+                /** @description The user that they concern, or that wrote them. */
                 user_public_id?: string;
                 /** @description Written at or after, RFC 3339. */
                 from?: string;
@@ -19946,7 +19958,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description What runs, and what could. */
+            /** @description The version that runs, and the newest one known. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -21229,7 +21241,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What a controller is to run. */
+            /** @description The instances that a controller is to run. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -25335,7 +25347,7 @@ export interface operations {
                 url?: string;
                 /** @description Whether it is in force. */
                 enabled?: boolean;
-                /** @description What they are told of. */
+                /** @description A type of event that they receive. */
                 event?: components["schemas"]["WebhookEvent"];
             };
             header?: never;
@@ -26674,7 +26686,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What the filter lets through. Nothing was sent. */
+            /** @description Events that pass the filter. Nothing was sent. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -26933,7 +26945,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description What is delivered again. */
+            /** @description Deliveries that are made again. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -27644,7 +27656,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Unit of the times: `ns`, `us`, `ms` or `s`, and in version 1 also `u`, `m` and `h`; `ns`, if it is absent. */
-                precision?: string;
+                precision?: components["schemas"]["Precision"];
             };
             header?: {
                 /** @description The same key makes a repetition the same request, for 24 h */
@@ -28141,7 +28153,7 @@ export interface operations {
         parameters: {
             query?: {
                 /** @description Unit of the times: `ns`, `us`, `ms` or `s`, and in version 1 also `u`, `m` and `h`; `ns`, if it is absent. */
-                precision?: string;
+                precision?: components["schemas"]["Precision"];
             };
             header?: {
                 /** @description The same key makes a repetition the same request, for 24 h */

@@ -11,7 +11,7 @@ use signalbox_domain::{
     transfer::{Agent, AgentCommand, AgentToken, TransportMode},
 };
 use signalbox_messaging::{Bus, Wakeup};
-use signalbox_projections::{identity::queries::note_token_uses, transfer::queries};
+use signalbox_projections::transfer::queries;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use uuid::Uuid;
 
@@ -162,12 +162,15 @@ async fn share_rates(bus: &Bus, limiter: &Limiter, gateway: Uuid) -> Result<(), 
     Ok(())
 }
 
+/// Each by itself: one that fails does not keep the others.
 async fn write_notes(state: &Services) -> Result<(), sqlx::Error> {
-    state.keys.reload().await?;
-    write_presence(&state.database, &state.clock, &state.live_agents).await?;
-    let used = state.agent_tokens.drain_used().into_iter().chain(state.api_tokens.drain_used());
-    let (tokens, times): (Vec<_>, Vec<_>) = used.unzip();
-    note_token_uses(&state.pool, &tokens, &times).await
+    let (keys, presence, agents, users) = tokio::join!(
+        state.keys.reload(),
+        write_presence(&state.database, &state.clock, &state.live_agents),
+        state.agent_tokens.used().write(&state.pool),
+        state.api_tokens.used().write(&state.pool),
+    );
+    keys.and(presence).and(agents).and(users)
 }
 
 async fn write_presence(

@@ -86,7 +86,7 @@ pub(crate) struct QuietHoursOut {
     timezone: String,
 }
 
-/// A part of each day in which a contact gets critical alarms only. What came in it is sent at its end, in one message.
+/// A part of each day in which a contact gets critical alarms only. Others are sent at its end, in one message.
 #[derive(Debug, Clone, Deserialize, ToSchema)]
 pub(crate) struct QuietHoursIn {
     /// Local time, `HH:MM`.
@@ -254,7 +254,7 @@ pub(crate) async fn update(
     changed::<ContactRow>(&change.database, &change.id, written).await
 }
 
-/// Delete a contact with its messages; what waits for it is not sent any more. Refused while rules name it.
+/// Delete a contact with its messages; those that wait are not sent any more. Refused while rules name it.
 #[utoipa::path(delete, path = "/api/v1/contacts/{id}", tag = "contacts", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_contact",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut)))]

@@ -49,7 +49,7 @@ pub(crate) struct DeliveryOut {
     status: String,
     /// Attempts that have ended, without those that the receiver postponed: at most 3, or 10 with `retry: standard`.
     attempts: i32,
-    /// What went wrong last; null after a success.
+    /// The last error; null after a success.
     last_error: Option<String>,
     /// HTTP status of the subscriber's last answer; null when none came.
     response_code: Option<i32>,
@@ -68,13 +68,13 @@ pub(crate) struct DeliveryOut {
 pub(crate) struct DeliveryDetailOut {
     #[serde(flatten)]
     delivery: DeliveryOut,
-    /// What is posted, byte for byte; null while the event that queued it cannot be read.
+    /// The posted body, byte for byte; null while the event that queued it cannot be read.
     body: Option<String>,
     /// The newest 30 attempts, oldest first.
     attempt_log: Vec<AttemptOut>,
 }
 
-/// What came of one attempt.
+/// The result of one attempt.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct AttemptOut {
     /// From 1; begins anew with each redelivery.
@@ -85,7 +85,7 @@ pub(crate) struct AttemptOut {
     duration_ms: u32,
     /// HTTP status of the answer; null when none came.
     response_code: Option<u16>,
-    /// What went wrong; null after a success.
+    /// The error; null after a success.
     error: Option<String>,
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct DeliveryParams {
     to: Option<DateTime<Utc>>,
 }
 
-/// What is to be delivered again.
+/// Deliveries to be made again.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct RedeliverIn {
     /// Dead-lettered deliveries that were given up at this time or later, RFC 3339.
@@ -114,7 +114,7 @@ pub(crate) struct RedeliverIn {
     since: DateTime<Utc>,
 }
 
-/// What is delivered again.
+/// Deliveries that are made again.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct RedeliveredOut {
     #[schema(value_type = crate::words::Success)]

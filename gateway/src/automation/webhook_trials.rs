@@ -43,10 +43,10 @@ const PORTION: i64 = 10_000;
 /// Which past events are to be delivered.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct ReplayIn {
-    /// What happened at this time or later, RFC 3339.
+    /// Events of this time or later, RFC 3339.
     #[serde(deserialize_with = "signalbox_domain::kernel::time")]
     from: DateTime<Utc>,
-    /// What happened before, RFC 3339; now, if absent.
+    /// Events before this time, RFC 3339; now, if absent.
     #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
     to: Option<DateTime<Utc>>,
 }
@@ -54,10 +54,10 @@ pub(crate) struct ReplayIn {
 /// Which filter is tried out, on what.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct DryRunIn {
-    /// What happened at this time or later, RFC 3339; a day ago, if absent.
+    /// Events of this time or later, RFC 3339; a day ago, if absent.
     #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
     from: Option<DateTime<Utc>>,
-    /// What happened before, RFC 3339; now, if absent.
+    /// Events before this time, RFC 3339; now, if absent.
     #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]
     to: Option<DateTime<Utc>>,
     /// Another list than the subscription's.
@@ -65,7 +65,7 @@ pub(crate) struct DryRunIn {
     events: Option<Vec<EventType>>,
 }
 
-/// What the filter lets through. Nothing was sent.
+/// Events that pass the filter. Nothing was sent.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct DryRunOut {
     /// How many events would have been delivered.
@@ -83,7 +83,7 @@ pub(crate) struct DryRunEventOut {
     #[schema(value_type = crate::words::WebhookEvent)]
     event_type: &'static str,
     time: DateTime<Utc>,
-    /// What would have been posted, byte for byte.
+    /// The body that would have been posted, byte for byte.
     body: String,
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct WebhookOut {
     public_id: String,
     /// Where events are posted to.
     url: String,
-    /// What it is told of.
+    /// Types of events that it receives.
     #[schema(value_type = Vec<crate::words::WebhookEvent>)]
     events: Vec<String>,
     enabled: bool,
@@ -70,7 +70,7 @@ pub(crate) struct WebhookOut {
     failing_since: Option<DateTime<Utc>>,
     /// Whether past events are being delivered.
     replaying: bool,
-    /// Who made it.
+    /// The user that created it.
     user_public_id: String,
     created_on: DateTime<Utc>,
     updated_on: DateTime<Utc>,
@@ -170,7 +170,7 @@ pub(crate) struct WebhookIn {
     retry: Option<RetryPolicy>,
     /// No limits, if absent.
     filters: Option<WebhookFiltersIn>,
-    /// What it is told of, at least one.
+    /// Types of events that it receives, at least one.
     #[schema(value_type = Vec<crate::words::WebhookEvent>)]
     events: Vec<EventType>,
     /// True, if absent.
@@ -230,7 +230,7 @@ pub(crate) struct WebhookParams {
     /// Part of the url, in any case of letters.
     url: Option<String>,
     enabled: Option<bool>,
-    /// What they are told of.
+    /// A type of event that they receive.
     #[param(value_type = Option<crate::words::WebhookEvent>)]
     event: Option<EventType>,
 }
@@ -330,7 +330,7 @@ pub(crate) async fn create(
     Ok(if out.secret.is_some() { answer::unstored(response) } else { response })
 }
 
-/// Change a webhook subscription. What waits for it goes to the new url, signed with the new secret.
+/// Change a webhook subscription. Waiting deliveries go to the new url, signed with the new secret.
 #[utoipa::path(put, path = "/api/v1/webhooks/{id}", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,)), request_body = WebhookChangesIn, operation_id = "update_webhook",
     responses((status = 200, body = WebhookChangedOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut), (status = 422, body = ProblemOut)))]
@@ -385,7 +385,7 @@ pub(crate) async fn update(
     changed(&services.database, &services.sealer, &id, written, secret).await
 }
 
-/// Delete a webhook subscription with its deliveries; what waits for it is not delivered any more.
+/// Delete a webhook subscription with its deliveries; those that wait are not delivered any more.
 #[utoipa::path(delete, path = "/api/v1/webhooks/{id}", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_webhook",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 412, body = ProblemOut)))]
 pub(crate) async fn delete(change: Change<Admin>) -> Result<Response, Problem> {

@@ -6,7 +6,7 @@ use signalbox_config::Config;
 use signalbox_documents::{Documents, OutputFormat};
 use utoipa::ToSchema;
 
-/// What this installation can do now.
+/// Capabilities of this installation at present.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct FormatsOut {
     /// `auto` and those that work: `pdfium`, `native`, `tika`.
@@ -29,7 +29,7 @@ pub(super) struct FormatsOut {
     processors: Vec<String>,
     /// Types of documents that are read.
     mime_types: Vec<String>,
-    /// What is missing, and what to do about it.
+    /// Missing parts, each with its remedy.
     notes: Vec<String>,
 }
 

@@ -72,6 +72,7 @@ pub(crate) struct ExtractionJobOut {
     /// Why the job failed, or waits for another attempt.
     error: Option<String>,
     /// Stable word for that.
+    #[schema(value_type = Option<crate::words::ExtractionError>)]
     error_code: Option<String>,
     /// How often a worker has begun it.
     attempts: i32,

@@ -1,4 +1,4 @@
-//! Documents become text while the caller waits. What takes longer is a job.
+//! Documents become text while the caller waits. Longer work is a job.
 
 mod documents;
 mod extract;

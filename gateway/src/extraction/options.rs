@@ -14,7 +14,7 @@ const CHUNKS: RangeInclusive<usize> = 50..=4000;
 /// Names and values, in the order in which they came.
 pub(super) type Pairs = Vec<(String, String)>;
 
-/// What may be asked for; every option may also be sent as a form field.
+/// Options of an extraction; each may also be sent as a form field.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "describes the parameters; their values are read by name")]
@@ -32,7 +32,7 @@ pub(super) struct OptionsIn {
     ocr_enabled: Option<bool>,
     /// Language of the text, two or three letters of ISO 639; `deu` if absent.
     language: Option<String>,
-    /// What is done with the text, in this order, repeated or separated by commas; `cleanup,structure` if absent.
+    /// Steps applied to the text, in this order, repeated or separated by commas; `cleanup,structure` if absent.
     processors: Option<String>,
     /// Whether markdown begins with title, author and number of pages; `false` if absent.
     front_matter: Option<bool>,
@@ -45,7 +45,7 @@ pub(super) struct OptionsIn {
     chunk_words: Option<i64>,
 }
 
-/// What may be asked of jobs besides; each may also be sent as a form field.
+/// Further options of jobs; each may also be sent as a form field.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "describes the parameters; their values are read by name")]
@@ -53,6 +53,7 @@ pub(super) struct JobOptionsIn {
     /// Where `extraction.completed` or `extraction.failed` is posted to: http or https, a public address.
     callback_url: Option<String>,
     /// Signs it, at most 255 characters; one is made and answered if absent. Better sent as a form field.
+    #[param(max_length = 255)]
     callback_secret: Option<String>,
     /// Whether the document is kept as long as its text, so that its pages can be looked at; `false` if absent.
     keep_input: Option<bool>,

@@ -31,7 +31,7 @@ const WIDTHS: std::ops::RangeInclusive<i64> = 16..=2480;
 #[into_params(parameter_in = Query)]
 pub(super) struct PictureParams {
     /// Pixels, 16 to 2480; 1240 if absent. A picture is not made larger than it is.
-    #[param(value_type = Option<i64>)]
+    #[param(value_type = Option<i64>, minimum = 16, maximum = 2480)]
     width: Option<Numeric<i64>>,
 }
 

@@ -22,7 +22,7 @@ pub(crate) const MAX_NAME: usize = 100;
 /// Instances of one controller at most.
 pub(crate) const MAX_INSTANCES: usize = 1000;
 
-/// What a controller means to run.
+/// The instances that a controller asks to run.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct ClaimsIn {
     /// Which controller, 1 to 100 characters; the same one after it was started again.
@@ -36,7 +36,7 @@ pub(crate) struct ClaimsIn {
     instances: Vec<String>,
 }
 
-/// What a controller is to run.
+/// The instances that a controller is to run.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ClaimsOut {
     /// The instances that no other controller runs.

@@ -41,7 +41,7 @@ pub(super) async fn sees_secrets(
     Ok(has_reported)
 }
 
-/// Notes that a token of an earlier version is a controller's. What fails is done again with the next report.
+/// Notes that a token of an earlier version is a controller's. A failure is made up for with the next report.
 pub(super) async fn note_controller(
     commands: &Commands,
     user: &CurrentUser,

@@ -55,7 +55,7 @@ pub(crate) struct FirmwareOut {
     changelog: Option<String>,
     /// Where the bundle is fetched from.
     download_url: Option<String>,
-    /// What the bundle's SHA-256 has to be, or else what it is.
+    /// The SHA-256 that the bundle must have, or else the one it has.
     file_hash_sha256: Option<String>,
     file_size_bytes: Option<i64>,
     /// `pending`, `downloading`, `verifying`, `applying`, `completed`, `failed` or `rolled_back`.
@@ -68,7 +68,7 @@ pub(crate) struct FirmwareOut {
     started_on: Option<DateTime<Utc>>,
     /// When it came into force.
     completed_on: Option<DateTime<Utc>>,
-    /// Who made it.
+    /// The user that created it.
     user_public_id: String,
     /// Whether its bundle is here.
     has_firmware_file: bool,
@@ -85,7 +85,7 @@ pub(crate) struct FirmwareIn {
     changelog: Option<String>,
     /// Where the bundle is fetched from when it is applied: begins with http:// or https://.
     download_url: Option<String>,
-    /// What the bundle's SHA-256 has to be.
+    /// The SHA-256 that the bundle must have.
     file_hash_sha256: Option<String>,
     /// Signature of the bundle, as minisign writes it.
     signature: Option<String>,
@@ -96,11 +96,11 @@ pub(crate) struct FirmwareIn {
 pub(crate) struct FirmwareApplyIn {
     /// Where the bundle is fetched from, instead of where is known.
     download_url: Option<String>,
-    /// What the bundle's SHA-256 has to be, instead of what is known.
+    /// The SHA-256 that the bundle must have, instead of the known one.
     file_hash_sha256: Option<String>,
 }
 
-/// What runs, and what could.
+/// The version that runs, and the newest one known.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FirmwareCheckOut {
     current_version: String,
@@ -246,7 +246,7 @@ pub(crate) async fn apply(
     Ok(answer::written(written, StatusCode::ACCEPTED, None, &out))
 }
 
-/// Bring the version before the running one into force again. What takes longer than five seconds goes on after the answer,
+/// Bring the version before the running one into force again. Work longer than five seconds continues after the answer,
 /// which is 202 then.
 #[utoipa::path(post, path = "/api/v1/ota/{id}/rollback", tag = "firmware", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "rollback_firmware",
     responses((status = 200, body = FirmwareOut), (status = 202, body = FirmwareOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut),

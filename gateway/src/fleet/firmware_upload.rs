@@ -1,4 +1,4 @@
-//! Upload of a bundle of firmware, straight into the blob store: hashed on the way. What fails leaves nothing behind, at the
+//! Upload of a bundle of firmware, straight into the blob store: hashed on the way. A failure leaves nothing behind, at the
 //! latest after a day.
 
 use axum::{
@@ -59,13 +59,13 @@ pub(crate) struct FirmwareUploadIn {
     version: Option<String>,
     /// For a version that is new.
     changelog: Option<String>,
-    /// What the bundle's SHA-256 has to be.
+    /// The SHA-256 that the bundle must have.
     file_hash_sha256: Option<String>,
     /// Signature of the bundle, as minisign writes it.
     signature: Option<String>,
 }
 
-/// What a form brought.
+/// The content of a form.
 struct Form {
     file_name: String,
     bundle: FirmwareBundle,
@@ -167,7 +167,7 @@ impl Form {
         }
     }
 
-    /// What tells this form from others.
+    /// Identifies this form among others.
     fn digest(&self) -> Vec<u8> {
         format!("{:?} {:?} {}", self.fields, self.file_name, self.bundle.sha256).into_bytes()
     }

@@ -49,7 +49,7 @@ const BELIEVED: TimeDelta = TimeDelta::seconds(60);
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct MappingOut {
     public_id: String,
-    /// What the plugin calls it.
+    /// Its name in the plugin.
     channel_id: String,
     channel_name: String,
     /// `input`, `output` or `bidirectional`.
@@ -81,7 +81,7 @@ pub(crate) struct InstanceOut {
     error_message: Option<String>,
     created_on: DateTime<Utc>,
     updated_on: DateTime<Utc>,
-    /// Who made it.
+    /// The user that created it.
     user_public_id: String,
     /// In the order in which they were made.
     channel_mappings: Vec<MappingOut>,
@@ -133,7 +133,7 @@ pub(crate) struct ReportIn {
     /// `inactive`, `connected`, `demo` or `error`.
     #[schema(value_type = crate::words::InstanceStatus)]
     status: InstanceStatus,
-    /// What is wrong, up to 1000 characters.
+    /// The fault, up to 1000 characters.
     error_message: Option<String>,
 }
 
@@ -149,7 +149,7 @@ pub(crate) struct InstanceParams {
     enabled: Option<bool>,
 }
 
-/// What else is deleted with an instance.
+/// Further things deleted with an instance.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct InstanceDeleteParams {
@@ -171,7 +171,7 @@ pub(crate) struct InstanceDeletedOut {
     disabled_rules: Vec<NamedOut>,
 }
 
-/// List plugin instances with their channels, oldest first: what a client has found on a page stays there.
+/// List plugin instances with their channels, oldest first, so that an instance stays on its page.
 #[utoipa::path(get, path = "/api/v1/plugins", tag = "plugins", security(("jwt" = [])), params(EnvelopeParams, Sort<Instance>, InstanceParams), operation_id = "list_plugin_instances",
     responses((status = 200, body = Page<InstanceOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(

@@ -42,7 +42,7 @@ pub(crate) struct MappingCreatedOut {
 /// A new channel mapping.
 #[derive(Debug, Deserialize, ToSchema)]
 pub(crate) struct MappingIn {
-    /// What the plugin calls it: unique within the instance, 1 to 100 characters.
+    /// Its name in the plugin: unique within the instance, 1 to 100 characters.
     channel_id: String,
     /// 1 to 255 characters.
     channel_name: String,

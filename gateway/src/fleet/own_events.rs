@@ -32,7 +32,7 @@ pub(crate) struct NamedOut {
     name: String,
 }
 
-/// What was removed with an instance.
+/// Events removed with an instance, and the rules disabled with it.
 #[derive(Debug, Default)]
 pub(super) struct Removed {
     pub(super) events: Vec<NamedOut>,

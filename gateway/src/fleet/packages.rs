@@ -34,7 +34,7 @@ use crate::{
     services::{replica::Database, wheels::Wheels},
 };
 
-/// What it is called.
+/// Its kind, as messages name it.
 const WHAT: &str = "Plugin package";
 /// A request may be repeated, with the same id, for a day.
 const SWEPT_AFTER: TimeDelta = TimeDelta::hours(25);
@@ -106,7 +106,7 @@ pub(crate) async fn uninstall(
     Ok(answer::success(written, message))
 }
 
-/// Removes the bytes of a package that is not, or no longer, installed. What stays behind takes space and is never read.
+/// Removes the bytes of a package that is not, or no longer, installed. Remains take space and are never read.
 pub(super) async fn forget(wheels: &Wheels, plugins: &Plugins, id: Uuid, sha256: Option<Sha256Hex>) {
     if let Err(error) = wheels.delete_transfer(id).await {
         tracing::warn!(%error, cause = error.source(), package = %id, "a wheel could not be deleted");
@@ -187,7 +187,7 @@ pub(super) fn blob_failed(error: BlobError) -> Problem {
     }
 }
 
-/// What to say when a package could not be looked at.
+/// The problem of a package that could not be examined.
 pub(super) fn failed(error: DescribeError) -> Problem {
     match error {
         DescribeError::Busy | DescribeError::Unconfined(_) => Problem::unavailable(error.to_string()),

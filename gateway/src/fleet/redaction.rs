@@ -12,7 +12,7 @@ use crate::problem::Problem;
 
 /// Stands for a secret. A configuration that is sent back with it keeps the secret.
 pub(super) const REDACTED: &str = "[redacted]";
-/// References and values nest no deeper in schemas that are looked at; what is below is taken for a secret.
+/// References and values nest no deeper in schemas that are examined; deeper values count as secrets.
 const MAX_DEPTH: usize = 64;
 
 /// Which values of a configuration are secret.
@@ -192,7 +192,7 @@ fn is_secret(schema: &Value, root: &Value) -> bool {
 
 fn of_field<'a>(schema: &'a Value, name: &str) -> Vec<&'a Value> {
     let mut of_field: Vec<_> = schema["properties"].get(name).into_iter().collect();
-    // Patterns are not matched: what one of them marks is redacted under any name.
+    // Patterns are not matched: a value that one of them marks is redacted under any name.
     of_field
         .extend(schema["patternProperties"].as_object().into_iter().flat_map(|patterns| patterns.values()));
     if schema["properties"].get(name).is_none() {

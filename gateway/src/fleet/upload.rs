@@ -1,4 +1,4 @@
-//! Upload of a wheel: received, checked, unpacked, described, recorded. What fails leaves nothing behind, at the latest after
+//! Upload of a wheel: received, checked, unpacked, described, recorded. A failure leaves nothing behind, at the latest after
 //! a day.
 
 use std::{
@@ -40,7 +40,7 @@ use crate::{
     state::Written,
 };
 
-/// What a form may hold besides the wheel.
+/// Most bytes of a form besides the wheel.
 const OTHER_FIELDS: u64 = 64 << 10;
 /// Longest name of a file, in bytes.
 const NAME_BYTES: usize = 255;
@@ -145,7 +145,7 @@ async fn install(
         )));
     }
     let is_shared = installed.iter().any(|package| package.sha256 == sha256.as_str());
-    // What goes with the package if it is refused.
+    // Removed with the package if it is refused.
     let unpacked = (!is_shared).then(|| sha256.clone());
     let (file, name, version) = unpack(plugins, received).await?;
     if installed.iter().any(|package| package.name == name) {
@@ -179,7 +179,7 @@ async fn install(
     Ok(answer_installed(written, installed))
 }
 
-/// What is told of a package that was installed.
+/// The reported facts of a package that was installed.
 struct Installed {
     id: Uuid,
     name: String,

@@ -12,10 +12,10 @@ pub(crate) struct ChangeOut {
     op: &'static str,
     /// JSON pointer of what is different; empty for the whole. Widgets are named by their ids.
     path: String,
-    /// What it was; absent with `add`.
+    /// The old value; absent with `add`.
     #[serde(skip_serializing_if = "Option::is_none")]
     from: Option<Value>,
-    /// What it became; absent with `remove`.
+    /// The new value; absent with `remove`.
     #[serde(skip_serializing_if = "Option::is_none")]
     to: Option<Value>,
 }
@@ -36,7 +36,7 @@ impl ChangeOut {
     }
 }
 
-/// What makes `after` out of `before`. Lists are compared as a whole.
+/// The changes from `before` to `after`. Lists are compared as a whole.
 pub(super) fn diff(before: Option<Value>, after: Option<Value>) -> Vec<ChangeOut> {
     let mut changes = Vec::new();
     compare(String::new(), before, after, &mut changes);

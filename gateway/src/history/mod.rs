@@ -16,7 +16,7 @@ use uuid::Uuid;
 use self::diff::{ChangeOut, diff};
 use crate::{past::there, problem::Problem, services::replica::Database};
 
-/// What stands in the place of a secret.
+/// Replaces a secret.
 const HIDDEN: &str = "[hidden]";
 /// The field of a version that is compared and never shown.
 pub(crate) const SECRET: &str = "secret";
@@ -29,9 +29,9 @@ pub(crate) struct VersionOut {
     /// Of its event in the log.
     position: i64,
     time: DateTime<Utc>,
-    /// Who made it: `user:<id>`, `agent:<id>` or `system:<part>`.
+    /// Its author: `user:<id>`, `agent:<id>` or `system:<part>`.
     actor: String,
-    /// What happened, e.g. `rule_updated`.
+    /// Type of its event, e.g. `rule_updated`.
     r#type: String,
     /// The version that came back with it; null for one that is new.
     restored_version: Option<i64>,
@@ -89,7 +89,7 @@ pub(crate) async fn place<R: Resource>(database: &Database, id: Uuid, version: i
     place.ok_or_else(|| Problem::field("version", "must be one that the resource has had: see its history"))
 }
 
-/// What the resource `id` was in its version `version`; `what` names its kind to people.
+/// The resource `id` as of its version `version`; `what` names its kind to people.
 pub(crate) async fn earlier<R: Resource>(
     database: &Database,
     what: &str,

@@ -1,4 +1,4 @@
-//! Addresses of clients: what proxies report of them, and the unit that limits count.
+//! Addresses of clients as proxies report them, and the unit that limits count.
 
 use std::{
     fmt,
@@ -43,7 +43,7 @@ pub(crate) fn is_proxied(peer: IpAddr, headers: &HeaderMap, trusted: &[IpAddr]) 
 }
 
 /// Walks X-Forwarded-For from the peer outwards as long as trusted proxies vouch for the next entry. An entry that does
-/// not parse ends the walk: what stands before it may have been written by anybody.
+/// not parse ends the walk: the entries before it may be forged.
 pub(super) fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[IpAddr]) -> IpAddr {
     let entries: Vec<&[u8]> = headers
         .get_all("x-forwarded-for")

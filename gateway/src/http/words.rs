@@ -9,7 +9,9 @@ use serde::{
     forward_to_deserialize_any,
 };
 use serde_json::Value;
-use signalbox_documents::{Engine, OcrEngine as OcrEngineWord, OutputFormat as Format, Processor};
+use signalbox_documents::{
+    Engine, FailureCode, OcrEngine as OcrEngineWord, OutputFormat as Format, Processor,
+};
 use signalbox_domain::{automation, catalog, extraction, fleet, identity, monitoring, transfer};
 use utoipa::{
     PartialSchema, ToSchema,
@@ -162,6 +164,10 @@ word_sets! {
     TextProcessor = of::<Processor>();
     /// State of an extraction job; the last three are final.
     ExtractionStatus = of::<extraction::ExtractionStatus>();
+    /// Why a job gave no text. Later versions may add words.
+    ExtractionError = extraction_errors();
+    /// Unit of times in the line protocol; `n` is that of `ns`, `u` and `µ` are that of `us`.
+    Precision = ["ns", "n", "us", "u", "µ", "ms", "s", "m", "h"];
     /// The text is complete.
     Extracted = ["completed"];
     /// The job waits for a worker.
@@ -191,6 +197,16 @@ word_sets! {
     LogEventType = catalog::Kind::words_where(|_| true);
     /// How an event of the log ends something.
     Outcome = ["succeeded", "failed", "cancelled", "retried"];
+}
+
+/// Those of reading a document, and those of the service itself.
+fn extraction_errors() -> Vec<&'static str> {
+    let own = [
+        extraction::ExtractionFailure::UNKNOWN_OPTION,
+        extraction::ExtractionFailure::INPUT_MISSING,
+        extraction::ExtractionFailure::STORAGE,
+    ];
+    of::<FailureCode>().iter().copied().chain(own).collect()
 }
 
 fn word_set(description: &str, words: impl Iterator<Item = &'static str>) -> RefOr<Schema> {

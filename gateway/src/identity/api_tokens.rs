@@ -43,7 +43,7 @@ pub(crate) struct ApiTokenOut {
     /// Null when it does not expire.
     expires_at: Option<DateTime<Utc>>,
     created_at: DateTime<Utc>,
-    /// Whose it is.
+    /// Its user.
     user_public_id: String,
     /// Whether it is a controller's, which reads the secrets of plugin instances.
     controller: bool,

@@ -48,7 +48,7 @@ pub(crate) struct LoginOut {
     token: String,
     /// When it expires.
     expires_at: DateTime<Utc>,
-    /// Whose it is.
+    /// The user of the token.
     user: UserOut,
 }
 

@@ -49,7 +49,7 @@ pub(crate) struct EventOut {
     description: Option<String>,
     /// Days that its values are kept, by day of arrival; 0 for ever, null for as long as those of other events.
     retention_days: Option<i32>,
-    /// Who made it.
+    /// The user that created it.
     user_public_id: String,
     created_on: DateTime<Utc>,
     updated_on: DateTime<Utc>,
@@ -139,7 +139,7 @@ pub(crate) struct EventFilter {
     name: Option<String>,
 }
 
-/// List events, oldest first: what a client has found on a page stays there.
+/// List events, oldest first, so that an event stays on its page.
 #[utoipa::path(get, path = "/api/v1/events", tag = "events", security(("jwt" = [])), params(EnvelopeParams, Sort<ChannelRow>, EventFilter, LabelFilter), operation_id = "list_events",
     responses((status = 200, body = Page<EventOut>), (status = 401, body = ProblemOut), (status = 422, body = ProblemOut)))]
 pub(crate) async fn list(
@@ -206,7 +206,7 @@ pub(crate) async fn update(
         changes;
     let [min_value, max_value] =
         [min_value, max_value].map(|given| given.map(|number| number.map(Numeric::get)));
-    // What is left out is left to the aggregate, so changes at once lose nothing.
+    // The aggregate keeps fields that are left out, so concurrent changes lose nothing.
     let labels = labels.map(Option::unwrap_or_default);
     let command = ChannelCommand::Change(ChannelChanges {
         name,

@@ -36,7 +36,7 @@ pub(crate) struct DashboardOut {
     /// Whether everybody sees it.
     is_global: bool,
     created_on: DateTime<Utc>,
-    /// Who made it, and alone may change it.
+    /// The user that created it, and alone may change it.
     user_public_id: String,
     /// In the order in which they were added.
     widgets: Vec<WidgetOut>,
@@ -59,7 +59,7 @@ pub(crate) struct WidgetOut {
     y: i32,
     w: i32,
     h: i32,
-    /// What the client wants to remember of it.
+    /// Free text in which the client keeps its settings.
     config_json: Option<String>,
 }
 

@@ -80,7 +80,7 @@ pub(crate) async fn list(
     Ok(Json(Page { total_estimated: is_estimated, ..params.envelope(total, data) }))
 }
 
-/// What is asked for, or `None` when nothing can fit it.
+/// The requested filter, or `None` if nothing can match it.
 fn read_filter(
     catalog: &Catalog,
     filter: &DatapointFilter,

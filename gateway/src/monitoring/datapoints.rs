@@ -82,7 +82,7 @@ pub(crate) struct BatchIn {
     datapoints: Vec<DatapointIn>,
 }
 
-/// What became of a batch.
+/// The result of a batch.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct BatchOut {
     #[schema(value_type = crate::words::Success)]

@@ -32,7 +32,7 @@ pub(crate) struct ExperimentOut {
     started_on: DateTime<Utc>,
     /// Null while it runs.
     stopped_on: Option<DateTime<Utc>>,
-    /// Who started it.
+    /// The user that started it.
     user_public_id: String,
 }
 

@@ -47,12 +47,12 @@ const PIECE: usize = 2000;
 const AHEAD: usize = 2;
 /// How long a client may take to read a piece before it is given up.
 const STALLED: Duration = Duration::from_secs(60);
-/// What a text must not begin with, lest a spreadsheet take it for a formula.
+/// Characters that a text must not begin with, because a spreadsheet would read it as a formula.
 const FORMULA: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
 
 const HEADER: &str = "timestamp,event_name,event_public_id,value,unit,datapoint_public_id\r\n";
 
-/// What is sent to the client.
+/// A part of the answer to the client.
 enum Piece {
     Rows(Bytes),
     /// All was sent. Without this the connection is broken off, so that nobody takes a part for the whole.

@@ -41,10 +41,10 @@ pub(crate) struct LogEntryOut {
     #[schema(value_type = crate::words::LogStatus)]
     status_type: String,
     content: String,
-    /// What it comes from, e.g. `auth` for logins.
+    /// Its origin, e.g. `auth` for logins.
     source: String,
     created_on: DateTime<Utc>,
-    /// Whom it is about, or who wrote it; null when that is nobody.
+    /// The user that it concerns, or that wrote it; null without one.
     user_public_id: Option<String>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct LogEntryIn {
     /// Second name of `type`.
     #[schema(value_type = Option<crate::words::LogType>)]
     logging_type: Option<LogType>,
-    /// What it comes from, 1 to 100 characters; `api` if absent.
+    /// Its origin, 1 to 100 characters; `api` if absent.
     source: Option<String>,
 }
 
@@ -108,11 +108,11 @@ pub(crate) struct LogEntryParams {
     /// Second name of `status`.
     #[param(value_type = Option<crate::words::LogStatus>)]
     status_type: Option<LogStatus>,
-    /// What they come from.
+    /// Their origin.
     source: Option<String>,
     /// Part of the content, in any case of letters.
     content: Option<String>,
-    /// Whom they are about, or who wrote them.
+    /// The user that they concern, or that wrote them.
     user_public_id: Option<String>,
     /// Written at or after, RFC 3339.
     #[serde(default, deserialize_with = "signalbox_domain::kernel::optional_time")]

@@ -108,6 +108,7 @@ fn describe_layers(policy: Policy, item: &mut PathItem) {
                 operation,
                 "If-Match",
                 "ETag of the version that the change is meant for, or several, separated by commas",
+                ObjectBuilder::new(),
             );
         }
         for status in statuses.iter().filter(|status| status.as_str() >= "400") {
@@ -144,7 +145,13 @@ fn describe_layers(policy: Policy, item: &mut PathItem) {
         && (dialect != Dialect::Influx || policy.repetition == Repetition::ByBody)
         && let Some(post) = &mut item.post
     {
-        add_header(post, "Idempotency-Key", "The same key makes a repetition the same request, for 24 h");
+        let key = ObjectBuilder::new().min_length(Some(1)).max_length(Some(255)).pattern(Some("^[!-~]+$"));
+        add_header(
+            post,
+            "Idempotency-Key",
+            "The same key makes a repetition the same request, for 24 h",
+            key,
+        );
         add_error(post, "400", dialect, "Idempotency-Key is not 1 to 255 visible ASCII characters");
         add_error(post, "413", dialect, "The body is too large");
         add_error(post, "422", dialect, "The Idempotency-Key was used for another request");
@@ -170,13 +177,13 @@ fn is_of_a_job(response: &RefOr<Response>) -> bool {
     })
 }
 
-fn add_header(operation: &mut Operation, name: &str, description: &str) {
+fn add_header(operation: &mut Operation, name: &str, description: &str, schema: ObjectBuilder) {
     let parameter = ParameterBuilder::new()
         .name(name)
         .parameter_in(ParameterIn::Header)
         .required(Required::False)
         .description(Some(description))
-        .schema(Some(ObjectBuilder::new().schema_type(Type::String)))
+        .schema(Some(schema.schema_type(Type::String)))
         .build();
     operation.parameters.get_or_insert_default().push(RefOr::<Parameter>::from(parameter));
 }

@@ -13,7 +13,7 @@ use crate::{
 /// The end of the hash chain. Kept elsewhere, it proves later that the log up to there is still the same.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ChainHeadOut {
-    /// Newest position of the log. What is not chained yet will be in a moment.
+    /// Newest position of the log. Events that are not chained yet will be in a moment.
     head: i64,
     /// Position up to which the log is chained; 0 when nothing is.
     position: i64,

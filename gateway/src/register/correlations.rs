@@ -12,13 +12,13 @@ use crate::{
     services::replica::Database,
 };
 
-/// What one cause led to, across all services.
+/// Consequences of one cause, across all services.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct StoryOut {
     correlation: String,
-    /// The events as a tree: what an event led to follows it, one level deeper.
+    /// The events as a tree: the consequences of an event follow it, one level deeper.
     events: Vec<ChapterOut>,
-    /// What to give as `cursor` for the events that follow; null when these are all.
+    /// The `cursor` for the events that follow; null when these are all.
     next: Option<i64>,
 }
 
@@ -30,13 +30,13 @@ struct ChapterOut {
     /// `succeeded`, `failed`, `cancelled` or `retried`, if it ends something; else null.
     #[schema(value_type = Option<crate::words::Outcome>)]
     outcome: Option<&'static str>,
-    /// What webhooks were told of it.
+    /// Its deliveries to webhooks.
     deliveries: Vec<ToldOut>,
     #[serde(flatten)]
     event: LogEventOut,
 }
 
-/// What became of telling one webhook.
+/// A delivery to one webhook.
 #[derive(Debug, Serialize, ToSchema)]
 struct ToldOut {
     public_id: String,
@@ -48,7 +48,7 @@ struct ToldOut {
     attempts: i32,
     /// The receiver's last answer.
     response_code: Option<i32>,
-    /// What went wrong last.
+    /// The last error.
     last_error: Option<String>,
     /// When it was delivered or given up.
     ended_at: Option<DateTime<Utc>>,
@@ -62,8 +62,8 @@ pub(crate) struct StoryParams {
     cursor: Option<i64>,
 }
 
-/// Everything that one cause led to: who did what, when, and how it ended. A cause is a request, named by its `X-Request-ID`, or
-/// what the system began by itself.
+/// All consequences of one cause, with actors, times and outcomes. A cause is a request, named by its `X-Request-ID`, or
+/// an action that the system began by itself.
 #[utoipa::path(get, path = "/api/v1/log/correlations/{id}", tag = "log", security(("jwt" = [])), operation_id = "get_log_correlation",
     params(("id" = String, Path, description = "`correlation` of an event"), StoryParams, LimitParams<500, 1000>),
     responses((status = 200, body = StoryOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
@@ -76,7 +76,7 @@ pub(crate) async fn get(
     Params(limit): Params<LimitParams<500, 1000>>,
 ) -> Result<Json<StoryOut>, Problem> {
     let missing = || Problem::not_found("Correlation");
-    // What the database could not store names nothing.
+    // The database cannot store such a text, so it matches nothing.
     if correlation.contains('\0') {
         return Err(missing());
     }

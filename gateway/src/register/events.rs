@@ -28,12 +28,12 @@ pub struct LogEventOut {
     pub stream_id: String,
     /// Place in the aggregate's stream, from 1; equals the aggregate's version after the event.
     pub version: i64,
-    /// What happened, e.g. `transfer_failed`.
+    /// Type of the event, e.g. `transfer_failed`.
     #[schema(value_type = crate::words::LogEventType)]
     pub r#type: String,
     /// Version of the shape of `data`.
     pub data_version: String,
-    /// Who did it: `user:<id>`, `agent:<id>` or `system:<part>`.
+    /// The actor: `user:<id>`, `agent:<id>` or `system:<part>`.
     pub actor: String,
     /// The command that led to it; equal for all events of one command.
     pub command_id: String,
@@ -78,7 +78,7 @@ pub(super) type PieceLimit = LimitParams<100, 500>;
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct LogEventsOut {
     data: Vec<LogEventOut>,
-    /// What to give as `cursor` for the piece that follows; null after the last one.
+    /// The `cursor` for the piece that follows; null after the last one.
     next: Option<i64>,
     /// Newest position of the whole log.
     head: i64,
@@ -104,11 +104,11 @@ pub(super) struct FilterParams {
     stream_type: Option<String>,
     /// Key of the aggregate; with `stream_type`.
     stream_id: Option<String>,
-    /// What happened, e.g. `transfer_failed`.
+    /// Type of the event, e.g. `transfer_failed`.
     event_type: Option<String>,
-    /// Who did it: `user:<id>`, `agent:<id>` or `system:<part>`.
+    /// The actor: `user:<id>`, `agent:<id>` or `system:<part>`.
     actor: Option<String>,
-    /// What all that one cause led to has in common.
+    /// The word that all consequences of one cause have in common.
     correlation: Option<String>,
 }
 
@@ -199,7 +199,7 @@ impl PieceParams {
     }
 }
 
-/// The head of the log, and what `wanted` finds up to it: what comes meanwhile is beyond the head that is told.
+/// The head of the log, and what `wanted` finds up to it: later events are beyond the returned head.
 async fn search_to_head(
     pool: &PgPool,
     mut wanted: LogFilter,

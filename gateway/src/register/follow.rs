@@ -63,8 +63,9 @@ services! {
     }
 }
 
-/// Follow the log, oldest first. Each event's `id` is its position: who comes back with it as `Last-Event-ID` goes on behind
-/// it. Without events, an event `heartbeat` comes at least every 15 s, whose `id` is how far the log was searched.
+/// Follow the log, oldest first. Each event's `id` is its position: a client that reconnects with it as `Last-Event-ID`
+/// continues behind it. Without events, an event `heartbeat` is sent at least every 15 s, whose `id` is how far the log
+/// was searched.
 #[utoipa::path(get, path = "/api/v1/log/stream", tag = "log", security(("jwt" = [])), operation_id = "follow_log",
     params(FilterParams, AfterParams, ("Last-Event-ID" = Option<i64>, Header, description = "Position of the last event that was seen")),
     responses((status = 200, body = String, content_type = "text/event-stream"), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut),
@@ -96,7 +97,7 @@ pub(crate) async fn follow(
     tokio::spawn(async move {
         let client = follower.sender.clone();
         let is_void = tokio::select! {
-            // Whatever ended it, the client comes back and goes on where it was.
+            // In each of these cases the client reconnects and continues where it was.
             Err(Ended) = follower.run() => false,
             () = client.closed() => false,
             _ = open.void() => true,

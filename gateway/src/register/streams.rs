@@ -26,7 +26,7 @@ pub(crate) struct LogStreamOut {
     position: i64,
     /// When that event was recorded.
     time: DateTime<Utc>,
-    /// What it knew, in the words of its rules; without hashes and sealed secrets.
+    /// Its state, in the words of its rules; without hashes and sealed secrets.
     #[schema(value_type = Object)]
     state: Value,
     /// A piece of its events until then.

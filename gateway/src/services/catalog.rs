@@ -236,7 +236,7 @@ impl Catalogs {
             return Ok(current);
         }
         let begun = Some(self.clock.monotonic());
-        // Read first: what is loaded after it is at least as new.
+        // Read first, so that the rows loaded after it are at least as new.
         let Progress { position, revision, .. } = progress(&self.pool, MonitoringProjection::NAME).await?;
         let position = position.max(heard);
         let is_same_revision = revision == current.revision;

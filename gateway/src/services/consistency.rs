@@ -120,7 +120,7 @@ impl ReadGate {
     }
 }
 
-/// A change that leaves out fields: what is left out keeps the value that was read, so the write insists on the version
+/// A change that leaves out fields: these keep the values that were read, so the write insists on the version
 /// read, and is made anew when another one came first. Versions given by the caller must contain it.
 pub(crate) struct Newest {
     given: Option<Versions>,

@@ -1,6 +1,6 @@
 //! The newest values, for sockets.
 //!
-//! Follows the datapoint log by what command handlers announce; what is missed is read from the log. Values of a short
+//! Follows the datapoint log by what command handlers announce; missed rows are read from the log. Values of a short
 //! while become one frame, written once for all sockets. A socket that is behind by more than a few frames gets the
 //! newest value of each channel instead: nothing is queued for anyone.
 
@@ -29,7 +29,7 @@ use super::catalog::{Catalog, Catalogs};
 const FRAMES: usize = 4;
 /// Values of a message at most; a frame may be several.
 const MESSAGE: usize = 1000;
-/// How long values are gathered, and by how much longer for each socket: what is written to many takes its time.
+/// How long values are gathered, and by how much longer for each socket, because writing to many takes time.
 const GATHER: Duration = Duration::from_millis(25);
 const GATHER_PER_SOCKET: Duration = Duration::from_micros(400);
 /// How often the log is polled, in case announcements are lost.
@@ -210,7 +210,7 @@ fn messages<M: From<String>>(catalog: &Catalog, values: &[(i32, ChunkPoint)], no
 
 /// Gathers values and makes frames of them until the gateway stops.
 pub(crate) async fn follow<M: Clone + From<String>>(values: &LiveValues<M>, source: Source<'_>) {
-    // Kept over interruptions: what is committed meanwhile is read from the log.
+    // Kept over interruptions: rows committed meanwhile are read from the log.
     let mut reached = None;
     loop {
         if let Err(error) = follow_once(values, source, &mut reached).await {

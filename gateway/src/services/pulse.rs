@@ -10,7 +10,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-/// Health never waits longer. What it asked the database ends with it.
+/// Health never waits longer. Its database query ends with it.
 pub(crate) const PROBE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long the time of the newest datapoint is remembered.
 const MEMORY: Duration = Duration::from_millis(800);

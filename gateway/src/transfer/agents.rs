@@ -65,7 +65,7 @@ pub(crate) struct AgentOut {
     #[schema(value_type = Option<crate::words::TransportMode>)]
     transport_mode: Option<String>,
     last_seen: Option<DateTime<Utc>>,
-    /// What should be looked after, in one sentence, e.g. that two processes use the agent's token.
+    /// A fault that needs attention, in one sentence, e.g. that two processes use the agent's token.
     warning: Option<String>,
     created_at: DateTime<Utc>,
     updated_at: DateTime<Utc>,

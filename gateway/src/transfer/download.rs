@@ -27,6 +27,7 @@ use signalbox_projections::{
     Lookup,
     transfer::{TransferFileRow, TransferRow, queries},
 };
+use sqlx::PgPool;
 use tokio::{
     sync::broadcast,
     time::{Instant, interval_at, sleep},
@@ -60,7 +61,7 @@ use crate::{
 /// How often the bytes of a download are told to the log.
 const REPORT: Duration = Duration::from_secs(1);
 
-/// What is downloaded.
+/// The entry to download.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DownloadParams {
@@ -175,7 +176,15 @@ async fn one_file(
     let length = range.as_ref().map_or(size, |range| range.end - range.start);
     let reports = row.destination_agent_id == peer.auth.agent && !row.is_tree() && !row.phase.is(Phase::Done);
     let body = (!row.is_tree()).then(|| requests::Body::new(services, peer, row.number, Leg::Download));
-    let bytes = cut_when_stopped(services.wakeups.clone(), work, body, &row, asked.exchange(), bytes);
+    let bytes = cut_when_stopped(
+        services.wakeups.clone(),
+        services.database.primary.clone(),
+        work,
+        body,
+        &row,
+        asked.exchange(),
+        bytes,
+    );
     let offset = range.as_ref().map_or(0, |range| range.start);
     let body = if reports {
         let open = OpenBody::begin(&services.database.primary, &row, Leg::Download).await?;
@@ -211,7 +220,8 @@ async fn whole_tree(
 ) -> Result<Response, Problem> {
     let files = queries::transfer_files(&database.primary, row.id.0, MAX_ENTRIES).await?;
     let tar = tar_stream(blobs.clone(), row.id.0, files);
-    let bytes = cut_when_stopped(wakeups.clone(), work, None, &row, asked.exchange(), tar);
+    let bytes =
+        cut_when_stopped(wakeups.clone(), database.primary.clone(), work, None, &row, asked.exchange(), tar);
     let mut response = Body::from_stream(bytes).into_response();
     insert(response.headers_mut(), header::CONTENT_TYPE, "application/x-tar");
     insert(
@@ -268,6 +278,7 @@ fn requested_range(headers: &HeaderMap, sha256: &str, size: u64) -> Result<Optio
 /// the agent reads nothing.
 fn cut_when_stopped(
     wakeups: broadcast::Sender<Wakeup>,
+    pool: PgPool,
     work: Work,
     body: Option<requests::Body>,
     row: &TransferRow,
@@ -278,7 +289,7 @@ fn cut_when_stopped(
     let stop = async move {
         let _body = body;
         tokio::select! {
-            () = stopped(&wakeups, id) => "the transfer was stopped",
+            () = stopped(&wakeups, &pool, id) => "the transfer was stopped",
             () = work.void.cancelled() => "the agent token is void",
         }
     };
@@ -297,7 +308,7 @@ struct Counter {
 }
 
 /// Records once a second how many bytes were sent, and a last time after the end. This shows progress and is no evidence of
-/// arrival: what was sent may still wait in a buffer on the way.
+/// arrival: sent bytes may still wait in a buffer on the way.
 fn report(
     services: &TransferServices,
     peer: &Peer,

@@ -17,7 +17,7 @@ use crate::{
     services::replica::Database,
 };
 
-/// What is staged.
+/// The staged entries.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ManifestOut {
     /// Sorted by the bytes of their names.
@@ -26,7 +26,7 @@ pub(crate) struct ManifestOut {
     sha256: Option<String>,
 }
 
-/// What is staged so far, for both agents of the transfer.
+/// Get the entries staged so far, for both agents of the transfer.
 #[utoipa::path(get, path = "/api/files/{id}/manifest", tag = "files", security(("agent" = [])), params(("id" = i64, Path,)), operation_id = "get_manifest",
     responses((status = 200, body = ManifestOut), (status = 401, body = ErrorOut), (status = 404, body = ErrorOut)))]
 pub(crate) async fn manifest(

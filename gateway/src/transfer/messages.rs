@@ -178,8 +178,10 @@ pub(super) async fn acknowledge(
     ids: &[i64],
 ) -> Result<(), Problem> {
     let ids = &ids[..ids.len().min(MAX_ACKNOWLEDGED)];
-    let keys = mailbox.acknowledge(peer.auth.agent, ids).await?;
-    Ok(requests::record_taken(&database.primary, peer.auth.agent, &keys).await?)
+    let taken = mailbox.waiting(peer.auth.agent, ids).await?;
+    // Before they are removed: an acknowledgement that fails in between is repeated, and finds them again.
+    requests::record_taken(&database.primary, peer.auth.agent, &taken).await?;
+    Ok(mailbox.remove_taken(&taken).await?)
 }
 
 /// Notes what the agent says of its machine, and puts right what it has forgotten about.
@@ -197,7 +199,7 @@ pub(super) async fn describe(
     let (agent, system) = (peer.auth.agent, system(info, peer.address));
     if live_agents.may_describe(agent, &system).await {
         let command = AgentCommand::Describe(system);
-        // Visible before the first poll: what the agent is sent depends on it.
+        // Visible before the first poll, because the agent's messages depend on it.
         let written = commands.write::<Agent>(agent.0, None, &metadata(clock, peer), &command).await;
         if let Err(rejection) = written {
             live_agents.forget_description(agent);

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Messages that one socket may send in a second on average; what exceeds it stays in the connection.
+/// Messages that one socket may send in a second on average; others stay in the connection.
 const MESSAGES_PER_SECOND: u32 = 200;
 /// Messages that may arrive at once.
 const BURST: u32 = 1000;

@@ -42,7 +42,7 @@ const RETRY_DELAY: Duration = Duration::from_millis(500);
 /// Registration over the polling transport.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 pub(crate) struct ConnectIn {
-    /// What `agent_info` carries.
+    /// The data of `agent_info`.
     #[serde(default)]
     #[schema(value_type = Object)]
     system_info: Option<Value>,
@@ -71,7 +71,7 @@ pub(crate) struct MailOut {
 pub(crate) struct MessageInOut {
     /// Kind of the message, e.g. `heartbeat`.
     r#type: String,
-    /// What the message carries; its form depends on the kind.
+    /// The content of the message; its form depends on the kind.
     #[schema(value_type = Object)]
     #[serde(default)]
     data: Value,
@@ -263,7 +263,7 @@ async fn wait_for_mail(
             Ok(mails) => {
                 let row = queries::agent_by_id(&database.primary, agent.0).await?;
                 let capabilities = row.map(|agent| agent.capabilities).unwrap_or_default();
-                // What is held back stays in the mailbox, which offers it again.
+                // Messages that are held back stay in the mailbox, which offers them again.
                 let mails = requests::allowed(&database.primary, agent, &capabilities, mails).await?;
                 if !mails.is_empty() {
                     return Ok((mails, capabilities));

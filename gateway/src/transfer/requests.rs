@@ -2,14 +2,15 @@
 //!
 //! The service asks again for a leg that does not move. An agent without capabilities starts a second copy of the work
 //! then, so it is asked again only after its session or that leg's HTTP body has ended, or after it reported the end
-//! itself; one with capabilities knows the request and answers with its state, but not more than once a minute. What is held back stays in the mailbox.
+//! itself; one with capabilities knows the request and answers with its state, but not more than once a minute.
+//! A request that is held back stays in the mailbox.
 
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_database::delete_in_batches;
 use signalbox_domain::{kernel::AgentId, transfer::Leg};
-use signalbox_messaging::Mail;
+use signalbox_messaging::{Mail, Waiting};
 use signalbox_projections::transfer::parse_mail_key;
 use sqlx::PgPool;
 use tokio::spawn;
@@ -23,8 +24,12 @@ const ASK_AGAIN_SECONDS: f64 = 60.0;
 const KEPT: TimeDelta = TimeDelta::days(7);
 
 /// Records that `agent` has taken charge of the messages `keys`.
-pub(super) async fn record_taken(pool: &PgPool, agent: AgentId, keys: &[String]) -> Result<(), sqlx::Error> {
-    let taken: Vec<_> = keys.iter().filter_map(|key| parse_mail_key(key)).collect();
+pub(super) async fn record_taken(
+    pool: &PgPool,
+    agent: AgentId,
+    taken: &[Waiting],
+) -> Result<(), sqlx::Error> {
+    let taken: Vec<_> = taken.iter().filter_map(|message| parse_mail_key(&message.key)).collect();
     if taken.is_empty() {
         return Ok(());
     }

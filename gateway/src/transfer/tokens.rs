@@ -43,7 +43,7 @@ pub(crate) struct TokenOut {
 pub(crate) struct TokenIn {
     /// 1 to 255 characters.
     name: String,
-    /// Whose token it is.
+    /// The agent of the token.
     agent_id: i64,
     #[serde(default)]
     description: Option<String>,
@@ -60,7 +60,7 @@ pub(crate) struct TokenCreatedOut {
     value: String,
 }
 
-/// Whose tokens are listed.
+/// The agents of the listed tokens.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct TokenFilter {

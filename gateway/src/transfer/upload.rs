@@ -21,8 +21,9 @@ use signalbox_domain::{
 };
 use signalbox_messaging::Wakeup;
 use signalbox_projections::transfer::{TransferRow, queries};
+use sqlx::PgPool;
 use tokio::{
-    sync::broadcast,
+    sync::broadcast::{self, error::RecvError},
     time::{Instant, interval_at, sleep},
 };
 use utoipa::{IntoParams, ToSchema};
@@ -48,12 +49,14 @@ use crate::{
 const REPORT: Duration = Duration::from_secs(1);
 /// Part of a file that is worth a note.
 const NOTED_SHARE: u64 = 100;
+/// How often a body that is under way looks whether its transfer was cancelled.
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
 /// How long a call that comes before the read model knows of its dispatch waits for it.
 pub(super) const DISPATCH_LAG: Duration = Duration::from_secs(2);
 const CONTENT_SHA256: HeaderName = HeaderName::from_static("x-content-sha256");
 const DIGEST: HeaderName = HeaderName::from_static("digest");
 
-/// What is uploaded.
+/// The entry to upload.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct UploadParams {
@@ -197,7 +200,7 @@ impl<'a> Upload<'a> {
         let outcome = tokio::select! {
             outcome = storing => outcome.map_err(|error| self.refuse(error))?,
             () = self.report(&received, offset, total) => return Err(Problem::internal(&"an upload was left alone")),
-            () = stopped(&self.services.wakeups, self.row.id.0) => return Err(gone()),
+            () = stopped(&self.services.wakeups, &self.services.database.primary, self.row.id.0) => return Err(gone()),
             () = self.sender.void() => return Err(Work::refusal()),
         };
         match outcome {
@@ -386,14 +389,22 @@ pub(super) fn incomplete(present: u64) -> Response {
     response
 }
 
-/// Waits until transfer `id` is stopped by a user.
-pub(super) async fn stopped(wakeups: &broadcast::Sender<Wakeup>, id: Uuid) {
+/// Waits until transfer `id` is stopped by a user. A wake-up may be lost on its way, so its row is looked at, too.
+pub(super) async fn stopped(wakeups: &broadcast::Sender<Wakeup>, pool: &PgPool, id: Uuid) {
     let mut wakeups = wakeups.subscribe();
+    let mut looks = interval_at(Instant::now() + LOOK_AGAIN, LOOK_AGAIN);
     loop {
-        match wakeups.recv().await {
-            Ok(Wakeup::TransferStopped { transfer }) if transfer == id => return,
-            Ok(_) | Err(tokio::sync::broadcast::error::RecvError::Lagged(_)) => {}
-            Err(tokio::sync::broadcast::error::RecvError::Closed) => return std::future::pending().await,
+        tokio::select! {
+            wakeup = wakeups.recv() => match wakeup {
+                Ok(Wakeup::TransferStopped { transfer }) if transfer == id => return,
+                Ok(_) | Err(RecvError::Lagged(_)) => {}
+                Err(RecvError::Closed) => return std::future::pending().await,
+            },
+            _ = looks.tick() => match queries::transfer_is_cancelled(pool, id).await {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(error) => tracing::debug!(%error, "whether a transfer was cancelled is looked up later"),
+            },
         }
     }
 }

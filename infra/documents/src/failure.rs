@@ -71,21 +71,57 @@ pub enum Failure {
     Crash,
 }
 
+/// Stable words for failures, as jobs and answers show them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum FailureCode {
+    EmptyFile,
+    UnsupportedType,
+    WrongEngine,
+    Unavailable,
+    UnsupportedLanguage,
+    CorruptFile,
+    EncryptedFile,
+    LimitExceeded,
+    TimeLimit,
+    ParserFailed,
+}
+
+impl FailureCode {
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::EmptyFile => "empty_file",
+            Self::UnsupportedType => "unsupported_type",
+            Self::WrongEngine => "wrong_engine",
+            Self::Unavailable => "unavailable",
+            Self::UnsupportedLanguage => "unsupported_language",
+            Self::CorruptFile => "corrupt_file",
+            Self::EncryptedFile => "encrypted_file",
+            Self::LimitExceeded => "limit_exceeded",
+            Self::TimeLimit => "time_limit",
+            Self::ParserFailed => "parser_failed",
+        }
+    }
+}
+
 impl Failure {
     /// The stable word for it.
     pub fn code(&self) -> &'static str {
-        match self {
-            Self::Empty => "empty_file",
-            Self::Unsupported { .. } | Self::NoPages { .. } => "unsupported_type",
-            Self::WrongEngine { .. } => "wrong_engine",
-            Self::Unavailable { .. } => "unavailable",
-            Self::Language { .. } => "unsupported_language",
-            Self::Corrupt { .. } => "corrupt_file",
-            Self::Encrypted => "encrypted_file",
-            Self::TooMuch { .. } => "limit_exceeded",
-            Self::Timeout { .. } => "time_limit",
-            Self::Crash => "parser_failed",
-        }
+        let code = match self {
+            Self::Empty => FailureCode::EmptyFile,
+            Self::Unsupported { .. } | Self::NoPages { .. } => FailureCode::UnsupportedType,
+            Self::WrongEngine { .. } => FailureCode::WrongEngine,
+            Self::Unavailable { .. } => FailureCode::Unavailable,
+            Self::Language { .. } => FailureCode::UnsupportedLanguage,
+            Self::Corrupt { .. } => FailureCode::CorruptFile,
+            Self::Encrypted => FailureCode::EncryptedFile,
+            Self::TooMuch { .. } => FailureCode::LimitExceeded,
+            Self::Timeout { .. } => FailureCode::TimeLimit,
+            Self::Crash => FailureCode::ParserFailed,
+        };
+        code.as_str()
     }
 
     /// Nothing came within `seconds`; `advice` says what to do.

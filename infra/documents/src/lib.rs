@@ -34,7 +34,7 @@ mod write;
 
 pub use cleanup::cleanup;
 pub use extraction::{Extraction, Searchable};
-pub use failure::Failure;
+pub use failure::{Failure, FailureCode};
 pub use options::{CHUNK_WORDS, Engine, OcrEngine, Options, OutputFormat, Processor, language};
 pub use passage::Passage;
 pub use probe::TypeProbe;

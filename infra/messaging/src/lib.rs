@@ -18,6 +18,6 @@ pub use bus::{Bus, BusError};
 pub use command::{CommandMessage, CommandReply};
 pub use events::{EventStream, OutgoingEvent};
 pub use ingest::{IngestMessage, IngestOutcome, LiveRow};
-pub use mailbox::{Mail, MailMessage, Mailbox};
+pub use mailbox::{Mail, MailMessage, Mailbox, Waiting};
 pub use streams::StreamStanding;
 pub use wakeup::Wakeup;

@@ -32,6 +32,14 @@ const FORGET_CONSUMER: Duration = Duration::from_secs(7 * 24 * 3600);
 /// JetStream's code for "this subject holds its one message already".
 const MAX_PER_SUBJECT_EXCEEDED: u64 = 10077;
 
+/// A message that waits for its agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    id: u64,
+    /// The key under which it was posted.
+    pub key: String,
+}
+
 /// A message to an agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MailMessage {
@@ -116,29 +124,44 @@ impl Mailbox {
         Ok(mails)
     }
 
-    /// Removes the messages `ids` of `agent` and returns their keys; ids that are unknown or another agent's are ignored.
+    /// Those of the messages `ids` that wait for `agent`, with their keys; ids that are unknown or another agent's are ignored.
     ///
     /// # Errors
     /// [`BusError::Stream`] when JetStream does not answer; ask again.
     #[boxed]
-    pub async fn acknowledge(&self, agent: AgentId, ids: &[i64]) -> Result<Vec<String>, BusError> {
+    pub async fn waiting(&self, agent: AgentId, ids: &[i64]) -> Result<Vec<Waiting>, BusError> {
         let stream = self.stream().await?;
         let own = subject(agent, "");
-        let mut keys = Vec::new();
+        let mut found = Vec::new();
         for id in ids.iter().filter_map(|id| u64::try_from(*id).ok()).filter(|id| *id > 0) {
             match stream.get_raw_message(id).await {
                 Ok(message) => {
                     if let Some(key) = message.subject.strip_prefix(&own) {
-                        keys.push(key.to_owned());
-                        // Another acknowledgement may have been faster.
-                        let _ = stream.delete_message(id).await;
+                        found.push(Waiting { id, key: key.to_owned() });
                     }
                 }
                 Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => {}
                 Err(error) => return Err(BusError::Stream(error.to_string())),
             }
         }
-        Ok(keys)
+        Ok(found)
+    }
+
+    /// Removes messages that were taken. Those that another acknowledgement has removed meanwhile are none to it.
+    ///
+    /// # Errors
+    /// [`BusError::Stream`] when JetStream does not answer; some may be removed. Ask again.
+    #[boxed]
+    pub async fn remove_taken(&self, taken: &[Waiting]) -> Result<(), BusError> {
+        let stream = self.stream().await?;
+        for Waiting { id, .. } in taken {
+            let Err(refused) = stream.delete_message(*id).await else { continue };
+            match stream.get_raw_message(*id).await {
+                Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => {}
+                _ => return Err(BusError::Stream(refused.to_string())),
+            }
+        }
+        Ok(())
     }
 
     /// Whether the message `key` of `agent` still waits.

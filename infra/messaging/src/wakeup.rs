@@ -55,7 +55,8 @@ pub enum Wakeup {
         /// The test's key.
         request_id: String,
     },
-    /// A gateway has let requests through that count against everyone's rate limits.
+    /// A gateway has let requests through that count against everyone's rate limits; where that is lost, others let more
+    /// through.
     RateTaken {
         /// Which gateway.
         gateway: uuid::Uuid,
@@ -123,8 +124,8 @@ impl Bus {
         published.map_err(|error| BusError::Publish(error.to_string()))
     }
 
-    /// All wake-ups from now on. The process subscribes once, however many listen; a listener that falls far behind
-    /// misses some, which costs it time and nothing else.
+    /// All wake-ups from now on. The process subscribes once, however many listen. A listener that falls far behind misses
+    /// some, as it does when the bus is away: it has to find out by itself what has changed.
     ///
     /// # Errors
     /// [`BusError::Stream`] when the subscription is refused.

@@ -154,6 +154,36 @@ fn of_requests() -> BTreeSet<String> {
 }
 
 #[test]
+fn parameters_have_the_bounds_and_words_that_their_texts_name() {
+    let names_range = |text: &str| {
+        let words: Vec<_> = text.split([' ', ',', ';', '.']).filter(|word| !word.is_empty()).collect();
+        let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit());
+        words
+            .windows(3)
+            .any(|w| is_number(w[2]) && (is_number(w[0]) && w[1] == "to" || w[..2] == ["at", "most"]))
+    };
+    let names_words = |text: &str| {
+        let words: Vec<_> = text.split('`').skip(1).step_by(2).collect();
+        let is_word = |word: &&str| word.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+        text.contains("` or `") && words.len() > 1 && words.iter().all(is_word)
+    };
+    let mut missing = Vec::new();
+    for (name, operation) in operations() {
+        for parameter in operation["parameters"].as_array().into_iter().flatten() {
+            let (text, schema) =
+                (parameter["description"].as_str().unwrap_or_default(), &parameter["schema"]);
+            let has = |keys: &[&str]| keys.iter().any(|key| !schema[key].is_null());
+            let is_range = is_of(schema, "integer") && names_range(text) && !has(&["minimum", "maximum"]);
+            let is_set = is_of(schema, "string") && names_words(text) && !has(&["enum"]);
+            if is_range || is_set {
+                missing.push(format!("{name} {}: {text}", parameter["name"]));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{missing:#?}");
+}
+
+#[test]
 fn every_limit_of_a_request_is_described() {
     let requests = of_requests();
     let mut missing = Vec::new();

@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::seconds;
 
 /// Of each pool of a process. A service that starts uses all that it may have, and PostgreSQL starts a process for each.
-const CONNECTIONS: u32 = 6;
+const CONNECTIONS: u32 = 4;
 
 /// The parts of one process of the service.
 pub struct Process {

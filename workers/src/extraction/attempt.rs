@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use serde_json::json;
 use signalbox_blob_store::{BlobError, BlobKey};
 use signalbox_database::ServerClock;
-use signalbox_documents::{Documents, Extraction, Failure, Options, Share, Source};
+use signalbox_documents::{Documents, Extraction, Failure, FailureCode, Options, Share, Source};
 use signalbox_domain::extraction::{
     ExtractionFailure, ExtractionJob, ExtractionJobCommand, ExtractionOptions, ExtractionResult,
     bounded_warnings,
@@ -62,7 +62,7 @@ impl Attempt {
         let begun = Instant::now();
         let Some(options) = options(&self.row.options) else {
             let message = "this version of the service does not know an option of the job: submit it again";
-            return self.fail(failure("unknown_option", message)).await;
+            return self.fail(failure(ExtractionFailure::UNKNOWN_OPTION, message)).await;
         };
         let key =
             CacheKey::new(self.row.owner_id.map(Uuid::from), &self.row.sha256, &self.row.filename, &options)?;
@@ -108,12 +108,12 @@ impl Attempt {
             Ok(found) => found,
             Err(BlobError::NotFound) => {
                 let message = "the document is not in the blob store any more: submit it again";
-                return Ok(Ended::Failed(failure("input_missing", message)));
+                return Ok(Ended::Failed(failure(ExtractionFailure::INPUT_MISSING, message)));
             }
             Err(error) => {
                 tracing::error!(%error, job = %self.row.id, "a document cannot be read from the blob store");
                 return Ok(Ended::Hindered(failure(
-                    "storage",
+                    ExtractionFailure::STORAGE,
                     "the document could not be read from the blob store",
                 )));
             }
@@ -189,13 +189,15 @@ impl Attempt {
                 .await?
         {
             let message = "the text does not fit into what is kept for callers without a login: log in, or try again later";
-            return self.fail(failure("limit_exceeded", message)).await;
+            return self.fail(failure(FailureCode::LimitExceeded.as_str(), message)).await;
         }
         let written = match self.texts().write_bytes(self.claim, bytes).await {
             Ok(written) => written,
             Err(error) => {
                 tracing::error!(%error, job = %self.row.id, "a text cannot be stored");
-                return self.release(failure("storage", "the text could not be stored")).await;
+                return self
+                    .release(failure(ExtractionFailure::STORAGE, "the text could not be stored"))
+                    .await;
             }
         };
         let result = ExtractionResult {

@@ -121,6 +121,16 @@ pub struct ExtractionFailure {
     pub message: String,
 }
 
+/// Codes of failures that are not the document's; the others are those of its reader.
+impl ExtractionFailure {
+    /// The job has an option that this version does not know.
+    pub const UNKNOWN_OPTION: &str = "unknown_option";
+    /// The document is not kept any more.
+    pub const INPUT_MISSING: &str = "input_missing";
+    /// The document cannot be read where it is kept, or the text cannot be stored.
+    pub const STORAGE: &str = "storage";
+}
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum ExtractionJobCommand {

@@ -33,7 +33,7 @@ pub(crate) struct RuleOut {
     /// `gt`, `lt`, `gte`, `lte`, `eq`, `between` or `not_between`.
     #[schema(value_type = crate::words::Operator)]
     operator: String,
-    /// What values are compared with; the lower bound of a range.
+    /// The number that values are compared with; the lower bound of a range.
     threshold: f64,
     /// Upper bound of a range.
     threshold_high: Option<f64>,
@@ -76,7 +76,7 @@ pub(crate) struct RuleOut {
     silence_comment: Option<String>,
     /// When the datapoint came in on which it fired last.
     last_triggered_at: Option<DateTime<Utc>>,
-    /// Who made it.
+    /// The user that created it.
     user_public_id: String,
     created_on: DateTime<Utc>,
     updated_on: DateTime<Utc>,
@@ -92,7 +92,7 @@ pub(crate) struct RuleIn {
     /// `gt`, `lt`, `gte`, `lte`, `eq` (within 1e-9), `between` or `not_between`.
     #[schema(value_type = crate::words::Operator)]
     operator: Operator,
-    /// What values are compared with; the lower bound of a range.
+    /// The number that values are compared with; the lower bound of a range.
     #[schema(value_type = f64)]
     threshold: Numeric<f64>,
     /// Upper bound of a range: required by `between` and `not_between`, not less than `threshold`.

@@ -1,4 +1,4 @@
-//! Typed values from JSON and from queries. What does not fit says which field it is and what was expected of it, as data,
+//! Typed values from JSON and from queries. An error names the field and the expected value, as data,
 //! and never repeats the input.
 
 use std::{borrow::Cow, fmt};

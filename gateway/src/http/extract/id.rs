@@ -1,4 +1,4 @@
-//! Ids as clients write them. What cannot be an id names nothing, and is answered like one that names nothing.
+//! Ids as clients write them. A text that is not a valid id is answered like an id that matches nothing.
 
 use axum::{
     extract::{FromRequestParts, Path},

@@ -22,7 +22,7 @@ const INFLUX_CHALLENGE: HeaderValue = HeaderValue::from_static("Token realm=\"si
 /// An error of service 1.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ErrorOut {
-    /// What happened, why, and what to do.
+    /// The fault, its cause and its remedy.
     pub error: String,
 }
 
@@ -63,13 +63,13 @@ pub struct ProblemOut {
     pub title: String,
     /// The HTTP status.
     pub status: u16,
-    /// What happened, why, and what to do.
+    /// The fault, its cause and its remedy.
     pub detail: String,
     /// Stable word for programs.
     pub code: String,
     /// Names the request in the logs.
     pub request_id: String,
-    /// With 422, and with 404 when the body names what does not exist: what is wrong where.
+    /// With 422, and with 404 when the body names something that does not exist: each fault with its place.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub errors: Vec<FieldErrorOut>,
     /// With 409: the resources that conflict, at most ten.
@@ -97,7 +97,7 @@ pub struct JobNotFoundOut {
     pub title: String,
     /// `not_found`.
     pub status: String,
-    /// What happened, why, and what to do.
+    /// The fault, its cause and its remedy.
     pub detail: String,
     /// `not_found`.
     pub code: String,
@@ -110,7 +110,7 @@ pub struct JobNotFoundOut {
 pub struct FieldErrorOut {
     /// JSON pointer of the field, or `/` and the name of a query's or a form's field. Empty if no single field is wrong.
     pub pointer: String,
-    /// What is wrong with it.
+    /// The fault of the field.
     pub message: String,
 }
 

@@ -2,7 +2,7 @@
 //! the person's identity, finds or creates the user, and redirects the browser to the front end with a code of its
 //! own, which the front end exchanges for a login.
 //!
-//! Nothing of it lies in one gateway's memory: what began a login is in the browser's cookie and in what the signing keys
+//! Nothing of it lies in one gateway's memory: the state of a login is in the browser's cookie and in what the signing keys
 //! make of it ([`attempt`]), the codes are in the database ([`codes`]).
 
 mod accounts;

@@ -34,7 +34,7 @@ use crate::{
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct SsoConfigOut {
     enabled: bool,
-    /// What the provider is called; empty when there is none.
+    /// Display name of the provider; empty without one.
     provider_name: String,
     /// Where a browser goes to log in; empty when there is no provider.
     authorize_url: &'static str,
@@ -44,9 +44,9 @@ pub(crate) struct SsoConfigOut {
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct CallbackParams {
-    /// What the provider gives for the person's tokens.
+    /// Code of the provider, which is redeemed for the person's tokens.
     code: Option<String>,
-    /// What the login was begun with.
+    /// The `state` with which the login began.
     state: Option<String>,
     /// The provider's `iss`.
     iss: Option<String>,
@@ -115,7 +115,7 @@ pub(crate) async fn callback(
             (sso.front_end(&[("code", &code)]), cookie)
         }
         Err(failure) => {
-            // What the limits turn away is not written down: it has no bounds.
+            // Attempts beyond the limits are not recorded: their number has no bound.
             if failure != Failure::TooMany {
                 login_log::note_sso_failure(
                     &services.commands,

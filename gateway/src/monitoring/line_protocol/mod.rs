@@ -42,6 +42,7 @@ const SERVED: HeaderValue = HeaderValue::from_static("1.8.10-signalbox");
 #[into_params(parameter_in = Query)]
 pub(super) struct WriteParams {
     /// Unit of the times: `ns`, `us`, `ms` or `s`, and in version 1 also `u`, `m` and `h`; `ns`, if it is absent.
+    #[param(value_type = Option<crate::words::Precision>)]
     precision: Option<String>,
 }
 

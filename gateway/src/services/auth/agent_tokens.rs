@@ -1,9 +1,3 @@
-use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
-};
-
-use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
 use signalbox_clock::Clock;
 use signalbox_database::SharedServerClock;
@@ -12,7 +6,7 @@ use signalbox_projections::transfer::{AgentTokenRow, queries};
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::answers::Answers;
+use super::{answers::Answers, token_uses::TokenUses};
 
 /// An agent with a valid token.
 #[derive(Debug, Clone)]
@@ -35,12 +29,12 @@ pub(crate) struct AgentTokens {
     clock: Clock,
     server_clock: SharedServerClock,
     known: Answers<AgentAuth>,
-    used: Mutex<HashMap<Uuid, DateTime<Utc>>>,
+    used: TokenUses,
 }
 
 impl AgentTokens {
     pub(crate) fn new(pool: PgPool, clock: Clock, server_clock: SharedServerClock) -> Self {
-        Self { pool, clock, server_clock, known: Answers::default(), used: Mutex::default() }
+        Self { pool, clock, server_clock, known: Answers::default(), used: TokenUses::default() }
     }
 
     /// The agent whose token `secret` is, unless it is void.
@@ -51,10 +45,7 @@ impl AgentTokens {
             None => self.look_up(hash).await?,
         };
         if let Some(agent) = &known {
-            self.used
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .insert(agent.token, self.server_clock.now());
+            self.used.note(agent.token, self.server_clock.now());
         }
         Ok(known)
     }
@@ -69,9 +60,9 @@ impl AgentTokens {
         self.known.clear();
     }
 
-    /// Tokens used since the last call, and when.
-    pub(crate) fn drain_used(&self) -> HashMap<Uuid, DateTime<Utc>> {
-        std::mem::take(&mut self.used.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Tokens in use, and when they were used last.
+    pub(crate) fn used(&self) -> &TokenUses {
+        &self.used
     }
 
     async fn look_up(&self, hash: String) -> Result<Option<AgentAuth>, sqlx::Error> {

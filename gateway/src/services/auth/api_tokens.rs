@@ -7,7 +7,6 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use chrono::{DateTime, Utc};
 use rand::{TryRngCore, rngs::OsRng};
 use signalbox_clock::Clock;
 use signalbox_config::ApiTokenPrefix;
@@ -17,7 +16,7 @@ use signalbox_projections::identity::queries::{LiveApiToken, api_token_expiry, l
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use super::{Credential, CurrentUser, answers::Answers, hash_secret};
+use super::{Credential, CurrentUser, answers::Answers, hash_secret, token_uses::TokenUses};
 
 /// After what time the log is searched again for what a token of an earlier version has done.
 const LOOK_UP_AGAIN: Duration = Duration::from_secs(600);
@@ -47,7 +46,7 @@ pub(crate) struct ApiTokens {
     server_clock: SharedServerClock,
     known: Answers<CurrentUser>,
     /// Holds tokens that exist, until they are noted: no more than there are.
-    used: Mutex<HashMap<Uuid, DateTime<Utc>>>,
+    used: TokenUses,
     /// Tokens of earlier versions that were looked up in the log: whether they have run a controller. No more than there are.
     controllers: Mutex<HashMap<Uuid, (bool, Duration)>>,
 }
@@ -59,7 +58,7 @@ impl ApiTokens {
             clock,
             server_clock,
             known: Answers::default(),
-            used: Mutex::default(),
+            used: TokenUses::default(),
             controllers: Mutex::default(),
         }
     }
@@ -77,7 +76,7 @@ impl ApiTokens {
             None => self.look_up(hash).await?,
         };
         if let Some(CurrentUser { credential: Credential::ApiToken(token), .. }) = &user {
-            self.used.lock().unwrap_or_else(PoisonError::into_inner).insert(*token, self.server_clock.now());
+            self.used.note(*token, self.server_clock.now());
         }
         Ok(user)
     }
@@ -98,9 +97,9 @@ impl ApiTokens {
         self.known.forget(&secret_sha256);
     }
 
-    /// Tokens used since the last call, and when.
-    pub(crate) fn drain_used(&self) -> HashMap<Uuid, DateTime<Utc>> {
-        std::mem::take(&mut self.used.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Tokens in use, and when they were used last.
+    pub(crate) fn used(&self) -> &TokenUses {
+        &self.used
     }
 
     /// Whether token `id`, which is of an earlier version, has run a controller; the log was searched some minutes

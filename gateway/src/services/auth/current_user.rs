@@ -32,7 +32,7 @@ pub(crate) enum Credential {
     ApiToken(Uuid),
 }
 
-/// The least role that the handler of a request requires. The extractors set it; what runs after them reads it: a running
+/// The least role that the handler of a request requires. The extractors set it; later stages read it: a running
 /// body, and a repetition with the same `Idempotency-Key`.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RequiredRole(Arc<AtomicU8>);

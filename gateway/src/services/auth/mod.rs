@@ -10,6 +10,7 @@ mod keys;
 mod memory;
 mod passwords;
 mod sessions;
+mod token_uses;
 mod turns;
 
 pub(crate) use agent_tokens::{AgentAuth, AgentTokens, hash_secret};

@@ -2,6 +2,8 @@ use signalbox_messaging::{Bus, MailMessage, Mailbox};
 use signalbox_test_support::{TestServers, eventually, seconds};
 use uuid::Uuid;
 
+use crate::mailbox::acknowledge;
+
 fn message(text: &str) -> MailMessage {
     MailMessage { kind: "note".to_owned(), data: text.into() }
 }
@@ -25,7 +27,7 @@ async fn mail_outlives_the_leader_of_its_stream() {
     assert_eq!(found.iter().map(|(_, data)| data.as_str().unwrap()).collect::<Vec<_>>(), ["before", "after"]);
     servers.nats.restart_node(leader).await;
     let ids: Vec<_> = found.iter().map(|(id, _)| *id).collect();
-    eventually(seconds(30), async || mailbox.acknowledge(agent, &ids).await.is_ok()).await;
+    eventually(seconds(30), async || acknowledge(&mailbox, agent, &ids).await.is_ok()).await;
     servers.finish().await;
 }
 

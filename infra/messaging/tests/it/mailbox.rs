@@ -3,7 +3,7 @@ use std::time::Duration;
 use async_nats::jetstream::{self, stream};
 use serde_json::json;
 use signalbox_domain::kernel::AgentId;
-use signalbox_messaging::{Mail, MailMessage, Mailbox};
+use signalbox_messaging::{BusError, Mail, MailMessage, Mailbox};
 use signalbox_test_support::{TestServers, eventually, seconds};
 use uuid::Uuid;
 
@@ -30,6 +30,11 @@ fn texts(mails: &[Mail]) -> Vec<&str> {
 
 fn ids(mails: &[Mail]) -> Vec<i64> {
     mails.iter().map(|mail| mail.id).collect()
+}
+
+/// As a gateway does it for an agent.
+pub async fn acknowledge(mailbox: &Mailbox, agent: AgentId, ids: &[i64]) -> Result<(), BusError> {
+    mailbox.remove_taken(&mailbox.waiting(agent, ids).await?).await
 }
 
 /// Receives all pending messages, so that the test leaves none.
@@ -65,7 +70,7 @@ async fn a_message_that_is_posted_twice_before_it_is_taken_is_one() {
     assert_eq!(texts(&mails), ["one"]);
     mailbox.post(PRESS, "key.1", &message("one")).await.unwrap();
     assert!(fetch(&mailbox, PRESS).await.is_empty(), "given out, but not yet taken");
-    mailbox.acknowledge(PRESS, &ids(&mails)).await.unwrap();
+    acknowledge(&mailbox, PRESS, &ids(&mails)).await.unwrap();
     mailbox.post(PRESS, "key.1", &message("again")).await.unwrap();
     assert_eq!(texts(&fetch(&mailbox, PRESS).await), ["again"]);
     finish(servers, mailbox).await;
@@ -118,7 +123,7 @@ async fn any_gateway_takes_the_acknowledgement() {
     mailbox.post(PRESS, "one", &message("one")).await.unwrap();
     let mails = fetch(&mailbox, PRESS).await;
     for _ in 0..2 {
-        elsewhere.acknowledge(PRESS, &ids(&mails)).await.unwrap();
+        acknowledge(&elsewhere, PRESS, &ids(&mails)).await.unwrap();
     }
     assert!(!mailbox.holds(PRESS, "one").await.unwrap());
     servers.finish().await;
@@ -130,8 +135,8 @@ async fn ids_that_are_unknown_or_of_another_agent_are_ignored() {
     let mailbox = open(&servers).await;
     mailbox.post(STORE, "one", &message("one")).await.unwrap();
     let mails = fetch(&mailbox, STORE).await;
-    mailbox.acknowledge(PRESS, &ids(&mails)).await.unwrap();
-    mailbox.acknowledge(STORE, &[-1, 0, 999_999, i64::MAX]).await.unwrap();
+    acknowledge(&mailbox, PRESS, &ids(&mails)).await.unwrap();
+    acknowledge(&mailbox, STORE, &[-1, 0, 999_999, i64::MAX]).await.unwrap();
     assert!(mailbox.holds(STORE, "one").await.unwrap());
     finish(servers, mailbox).await;
 }
@@ -146,9 +151,30 @@ async fn an_agent_that_acknowledges_is_never_held_up() {
         }
         let mails = mailbox.fetch(PRESS, 100, seconds(5)).await.unwrap();
         assert_eq!(mails.len(), 100, "round {round}");
-        mailbox.acknowledge(PRESS, &ids(&mails)).await.unwrap();
+        acknowledge(&mailbox, PRESS, &ids(&mails)).await.unwrap();
     }
     servers.finish().await;
+}
+
+#[tokio::test]
+async fn an_acknowledgement_that_fails_is_repeated_and_one_that_is_late_is_none_to_it() {
+    let servers = TestServers::start().await;
+    let mailbox = open(&servers).await;
+    mailbox.post(PRESS, "one", &message("one")).await.unwrap();
+    let ids = ids(&fetch(&mailbox, PRESS).await);
+    let taken = mailbox.waiting(PRESS, &ids).await.unwrap();
+    assert_eq!(taken[0].key, "one");
+    assert!(mailbox.waiting(STORE, &ids).await.unwrap().is_empty());
+    servers.nats.kill().await;
+    mailbox.remove_taken(&taken).await.unwrap_err();
+    servers.nats.restart().await;
+    eventually(seconds(10), async || servers.bus.is_connected()).await;
+    assert!(mailbox.holds(PRESS, "one").await.unwrap());
+    assert_eq!(mailbox.waiting(PRESS, &ids).await.unwrap(), taken);
+    mailbox.remove_taken(&taken).await.unwrap();
+    assert!(!mailbox.holds(PRESS, "one").await.unwrap());
+    mailbox.remove_taken(&taken).await.unwrap();
+    finish(servers, mailbox).await;
 }
 
 #[tokio::test]
@@ -168,7 +194,7 @@ async fn messages_outlive_the_death_of_the_server() {
         assert!(!more.is_empty(), "the server dropped a message: {:?}", texts(&mails));
         mails.extend(more);
     }
-    mailbox.acknowledge(PRESS, &ids(&given)).await.unwrap();
+    acknowledge(&mailbox, PRESS, &ids(&given)).await.unwrap();
     assert!(!mailbox.holds(PRESS, "given").await.unwrap());
     finish(servers, mailbox).await;
 }
@@ -195,7 +221,7 @@ async fn every_question_is_answered_after_the_server_has_lost_everything() {
     servers.nats.wipe().await;
     eventually(seconds(10), async || servers.bus.is_connected()).await;
     assert!(!mailbox.holds(PRESS, "lost").await.unwrap());
-    mailbox.acknowledge(PRESS, &[1]).await.unwrap();
+    acknowledge(&mailbox, PRESS, &[1]).await.unwrap();
     finish(servers, mailbox).await;
 }
 

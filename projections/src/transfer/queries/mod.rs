@@ -238,6 +238,16 @@ pub async fn transfer_by_id(pool: &PgPool, id: Uuid) -> Result<Option<TransferRo
     sqlx::query_as("SELECT * FROM read.transfers WHERE id = $1").bind(id).fetch_optional(pool).await
 }
 
+/// Whether a user has stopped the transfer with key `id`.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn transfer_is_cancelled(pool: &PgPool, id: Uuid) -> Result<bool, sqlx::Error> {
+    let cancelled = "SELECT EXISTS (SELECT FROM read.transfers WHERE id = $1 AND status = 'cancelled')";
+    sqlx::query_scalar(cancelled).bind(id).fetch_one(pool).await
+}
+
 /// A page of `owner`'s transfers and how many there are.
 ///
 /// # Errors

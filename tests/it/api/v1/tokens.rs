@@ -233,6 +233,28 @@ async fn the_last_use_is_noted_without_a_write_per_request() {
 }
 
 #[tokio::test]
+async fn a_use_that_could_not_be_noted_is_noted_later() {
+    let world = World::start().await;
+    let token = make(&world.admin, "t").await;
+    // A sequence keeps its count when the write is undone.
+    let refusing = "
+        CREATE SEQUENCE ops.refusals;
+        CREATE FUNCTION ops.refuse() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN PERFORM nextval('ops.refusals'); RAISE EXCEPTION 'not now'; END $$;
+        CREATE TRIGGER refuse BEFORE INSERT ON ops.token_uses FOR EACH ROW EXECUTE FUNCTION ops.refuse()";
+    sqlx::raw_sql(refusing).execute(&world.servers.pool).await.unwrap();
+    by(&world.admin, &token).get("/api/v1/auth/me").await.expect(200);
+    let refused = "SELECT is_called FROM ops.refusals";
+    let is_refused =
+        async || sqlx::query_scalar::<_, bool>(refused).fetch_one(&world.servers.pool).await.unwrap();
+    eventually(seconds(20), is_refused).await;
+    sqlx::raw_sql("DROP TRIGGER refuse ON ops.token_uses").execute(&world.servers.pool).await.unwrap();
+    let last_use = async || world.admin.get(PATH).await.expect(200)["data"][0]["last_used_at"].clone();
+    eventually(seconds(20), async || !last_use().await.is_null()).await;
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn programs_that_expect_another_prefix_get_it() {
     let world = World::with(|config| config.identity.api_token_prefix = ApiTokenPrefix::Webmacs).await;
     let token = make(&world.admin, "t").await;

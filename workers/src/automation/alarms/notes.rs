@@ -231,7 +231,10 @@ async fn earlier_value(
 /// The sender of the value at `place`; of a deleted one it is not known any more.
 async fn origin(context: &Context, place: Place) -> Result<Origin, WorkerError> {
     let row = read_row(&context.pool, place).await?;
-    let batches = row.and_then(|row| row.batches().ok()).unwrap_or_default();
+    let batches = row.map_or(Ok(Vec::new()), |row| row.batches()).unwrap_or_else(|error| {
+        tracing::error!(%error, "the sender of a value is not known: its row in the datapoint log is damaged");
+        Vec::new()
+    });
     let mut end = 0;
     for (origin, points) in batches {
         end += points.len();
