@@ -12,10 +12,7 @@ use std::{
 use signalbox_clock::Clock;
 use signalbox_domain::{
     kernel::{Actor, AgentId, Decider, Metadata, UserId},
-    transfer::{
-        Agent, AgentCommand, AgentProfile, AgentRef, Job, JobCommand, JobSpec, JobType, NewAgent, NewJob,
-        Overlap, Retry,
-    },
+    transfer::{Agent, AgentCommand, AgentProfile, AgentRef, Job, JobCommand, JobSpec, NewAgent, NewJob},
 };
 use signalbox_event_store::{Appender, Execution, execute};
 use sqlx::PgPool;
@@ -96,20 +93,8 @@ impl Commander {
     }
 
     async fn add_job(&self, agent: AgentRef) -> anyhow::Result<()> {
-        let spec = JobSpec {
-            name: "nightly results".to_owned(),
-            kind: JobType::Push,
-            source_agent: agent,
-            destination_agent: agent,
-            source_path: "results/latest.csv".to_owned(),
-            destination_path: "incoming/results.csv".to_owned(),
-            schedule: None,
-            timezone: None,
-            enabled: true,
-            retry: Retry::default(),
-            overlap: Overlap::default(),
-            description: None,
-        };
+        let (source, destination) = ("results/latest.csv", "incoming/results.csv");
+        let spec = JobSpec::new("nightly results", (agent, source), (agent, destination));
         let job = NewJob { number: 1, owner: UserId(self.user), spec };
         self.send::<Job>(self.clock.new_id(), JobCommand::Create(job)).await
     }

@@ -3573,7 +3573,7 @@ export interface components {
          * @description Why a job gave no text. Later versions may add words.
          * @enum {string}
          */
-        ExtractionError: "empty_file" | "unsupported_type" | "wrong_engine" | "unavailable" | "unsupported_language" | "corrupt_file" | "encrypted_file" | "limit_exceeded" | "time_limit" | "parser_failed" | "unknown_option" | "input_missing" | "storage";
+        ExtractionError: "empty_file" | "unsupported_type" | "wrong_engine" | "unavailable" | "unsupported_language" | "corrupt_file" | "encrypted_file" | "limit_exceeded" | "time_limit" | "parser_failed" | "unknown_option" | "input_missing" | "storage" | "worker_lost";
         /** @description A document with options of its job. */
         ExtractionJobIn: {
             /** @description Signs the callback; as in the query. */

@@ -44,14 +44,10 @@ pub(crate) mod examples {
         identity::{NewUser, Role, UserCommand},
         kernel::{AgentId, ChannelId, MappingId, UserId, WidgetId},
         monitoring::{
-            ChannelCommand, ChannelSpec, ChannelType, DashboardCommand, ExperimentCommand, Labels,
-            LogEntryCommand, LogType, NewChannel, NewDashboard, NewExperiment, NewLogEntry, WidgetSpec,
-            WidgetType,
+            ChannelCommand, ChannelSpec, ChannelType, DashboardCommand, ExperimentCommand, LogEntryCommand,
+            LogType, NewChannel, NewDashboard, NewExperiment, NewLogEntry, WidgetSpec, WidgetType,
         },
-        transfer::{
-            AgentCommand, AgentProfile, AgentRef, JobCommand, JobSpec, JobType, NewAgent, NewJob, Overlap,
-            Retry,
-        },
+        transfer::{AgentCommand, AgentProfile, AgentRef, JobCommand, JobSpec, NewAgent, NewJob},
     };
     use uuid::Uuid;
 
@@ -63,17 +59,7 @@ pub(crate) mod examples {
 
     pub(crate) fn channel() -> ChannelCommand {
         let kind = ChannelType::Sensor;
-        let spec = ChannelSpec {
-            name: text(),
-            kind,
-            unit: None,
-            min_value: None,
-            max_value: None,
-            labels: Labels::new(),
-            description: None,
-            retention_days: None,
-        };
-        ChannelCommand::Create(NewChannel { number: 1, owner: OWNER, spec })
+        ChannelCommand::Create(NewChannel { number: 1, owner: OWNER, spec: ChannelSpec::new(text(), kind) })
     }
 
     pub(crate) fn rule() -> RuleCommand {
@@ -185,20 +171,7 @@ pub(crate) mod examples {
 
     pub(crate) fn job_spec() -> JobSpec {
         let agent = AgentRef { id: AgentId(Uuid::nil()), number: 1 };
-        JobSpec {
-            name: text(),
-            kind: JobType::default(),
-            source_agent: agent,
-            destination_agent: agent,
-            source_path: "/example".to_owned(),
-            destination_path: "/example".to_owned(),
-            schedule: None,
-            timezone: None,
-            enabled: true,
-            retry: Retry::default(),
-            overlap: Overlap::default(),
-            description: None,
-        }
+        JobSpec::new(text(), (agent, "/example"), (agent, "/example"))
     }
 
     pub(crate) fn job() -> JobCommand {

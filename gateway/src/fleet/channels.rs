@@ -6,7 +6,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use signalbox_domain::{
     fleet::{Direction, MappingSpec, PluginChannel},
     kernel::{ChannelId, MappingId},
-    monitoring::{Channel, ChannelCommand, ChannelSpec, ChannelType, Labels, NewChannel},
+    monitoring::{Channel, ChannelCommand, ChannelSpec, ChannelType, NewChannel},
 };
 use signalbox_projections::monitoring::queries;
 use uuid::Uuid;
@@ -81,14 +81,10 @@ async fn event(
     channel: &PluginChannel,
 ) -> Result<ChannelId, Problem> {
     let spec = ChannelSpec {
-        name: name.clone(),
-        kind: kind(channel.direction),
         unit: Some(channel.unit.clone()).filter(|unit| !unit.is_empty()),
         min_value: Some(channel.min_value),
         max_value: Some(channel.max_value),
-        labels: Labels::new(),
-        description: None,
-        retention_days: None,
+        ..ChannelSpec::new(name.clone(), kind(channel.direction))
     };
     let (purpose, id) = (purpose(&channel.id), event_id(context.resource, &channel.id));
     let command = ChannelCommand::Create(NewChannel { number: 0, owner: user.id, spec });

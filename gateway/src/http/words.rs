@@ -201,12 +201,7 @@ word_sets! {
 
 /// Those of reading a document, and those of the service itself.
 fn extraction_errors() -> Vec<&'static str> {
-    let own = [
-        extraction::ExtractionFailure::UNKNOWN_OPTION,
-        extraction::ExtractionFailure::INPUT_MISSING,
-        extraction::ExtractionFailure::STORAGE,
-    ];
-    of::<FailureCode>().iter().copied().chain(own).collect()
+    of::<FailureCode>().into_iter().chain(extraction::ExtractionFailure::OWN_CODES).collect()
 }
 
 fn word_set(description: &str, words: impl Iterator<Item = &'static str>) -> RefOr<Schema> {

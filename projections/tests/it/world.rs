@@ -6,10 +6,10 @@ use signalbox_clock::Clock;
 use signalbox_domain::{
     identity::{NewUser, Role, User, UserCommand},
     kernel::{AgentId, CommandOutcome, Decider, JobId, Sha256Hex, UserId},
-    monitoring::{Channel, ChannelCommand, ChannelSpec, ChannelType, Labels, NewChannel},
+    monitoring::{Channel, ChannelCommand, ChannelSpec, ChannelType, NewChannel},
     transfer::{
-        Agent, AgentCommand, AgentProfile, AgentRef, Job, JobCommand, JobRef, JobSpec, JobType, NewAgent,
-        NewJob, NewTransfer, Overlap, Retry, Schedule, StagedFile, Transfer, TransferCommand,
+        Agent, AgentCommand, AgentProfile, AgentRef, Job, JobCommand, JobRef, JobSpec, NewAgent, NewJob,
+        NewTransfer, Retry, Schedule, StagedFile, Transfer, TransferCommand,
     },
 };
 use signalbox_event_store::{Appender, Execution, execute};
@@ -106,16 +106,7 @@ impl Writer {
 
     pub(crate) async fn channel(&self, number: i64, name: &str) -> Uuid {
         let id = self.clock.new_id();
-        let spec = ChannelSpec {
-            name: format!("{name} {number}"),
-            kind: ChannelType::Sensor,
-            unit: None,
-            min_value: None,
-            max_value: None,
-            labels: Labels::new(),
-            description: None,
-            retention_days: None,
-        };
+        let spec = ChannelSpec::new(format!("{name} {number}"), ChannelType::Sensor);
         let new = NewChannel { number: number as i32, owner: OWNER, spec };
         self.run::<Channel>(id, ChannelCommand::Create(new)).await;
         id
@@ -144,18 +135,9 @@ impl Writer {
 /// Every ten minutes, from `source` to `destination`.
 pub(crate) fn spec(name: &str, source: AgentRef, destination: AgentRef) -> JobSpec {
     JobSpec {
-        name: name.to_owned(),
-        kind: JobType::Push,
-        source_agent: source,
-        destination_agent: destination,
-        source_path: "/out/report.csv".to_owned(),
-        destination_path: "/in/report.csv".to_owned(),
         schedule: Some(Schedule { cron: "0 */10 * * * *".to_owned(), timezone: "UTC".to_owned() }),
-        timezone: None,
-        enabled: true,
         retry: Retry { max_attempts: 2, backoff_seconds: 30 },
-        overlap: Overlap::Skip,
-        description: None,
+        ..JobSpec::new(name, (source, "/out/report.csv"), (destination, "/in/report.csv"))
     }
 }
 

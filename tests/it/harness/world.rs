@@ -187,7 +187,11 @@ impl World {
         };
         eventually(seconds(10), async || anonymous.get("/readyz").await.status == 200).await;
         let admin = match beginning {
-            Beginning::Archive(_, token) => anonymous.with_token(token),
+            Beginning::Archive(_, token) => {
+                // A service is ready while it still reads a long log.
+                read_models.show_all().await;
+                anonymous.with_token(token)
+            }
             // Other gateways would count it a moment later, when a test has started to count logins.
             _ => Client::new(address).log_in(ADMIN, PASSWORD).await.at(&anonymous),
         };

@@ -104,7 +104,7 @@ impl ExtractionJob {
         let message = format!(
             "the process that read the document ended without a word, {MAX_ATTEMPTS} times: it may be more than this machine can take"
         );
-        let failure = ExtractionFailure { code: "worker_lost".to_owned(), message };
+        let failure = ExtractionFailure { code: ExtractionFailure::WORKER_LOST.to_owned(), message };
         Ok(vec![ExtractionJobEvent::ExtractionFailed { failure }])
     }
 

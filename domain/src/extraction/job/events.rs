@@ -123,12 +123,17 @@ pub struct ExtractionFailure {
 
 /// Codes of failures that are not the document's; the others are those of its reader.
 impl ExtractionFailure {
+    /// All of them.
+    pub const OWN_CODES: [&str; 4] =
+        [Self::UNKNOWN_OPTION, Self::INPUT_MISSING, Self::STORAGE, Self::WORKER_LOST];
     /// The job has an option that this version does not know.
     pub const UNKNOWN_OPTION: &str = "unknown_option";
     /// The document is not kept any more.
     pub const INPUT_MISSING: &str = "input_missing";
     /// The document cannot be read where it is kept, or the text cannot be stored.
     pub const STORAGE: &str = "storage";
+    /// Each worker that began the document was gone before its end.
+    pub const WORKER_LOST: &str = "worker_lost";
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]

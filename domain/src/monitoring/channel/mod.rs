@@ -216,6 +216,20 @@ fn deleted(spec: &ChannelSpec) -> ChannelEvent {
 }
 
 impl ChannelSpec {
+    /// A channel of which nothing else is set.
+    pub fn new(name: impl Into<String>, kind: ChannelType) -> Self {
+        Self {
+            name: name.into(),
+            kind,
+            unit: None,
+            min_value: None,
+            max_value: None,
+            labels: Labels::new(),
+            description: None,
+            retention_days: None,
+        }
+    }
+
     fn with(self, changes: ChannelChanges) -> Self {
         Self {
             name: changes.name.unwrap_or(self.name),

@@ -211,6 +211,24 @@ impl Job {
 }
 
 impl JobSpec {
+    /// A job that runs on request and moves what is at a place of one agent to a place of another.
+    pub fn new(name: impl Into<String>, source: (AgentRef, &str), destination: (AgentRef, &str)) -> Self {
+        Self {
+            name: name.into(),
+            kind: JobType::default(),
+            source_agent: source.0,
+            destination_agent: destination.0,
+            source_path: source.1.to_owned(),
+            destination_path: destination.1.to_owned(),
+            schedule: None,
+            timezone: None,
+            enabled: true,
+            retry: Retry::default(),
+            overlap: Overlap::default(),
+            description: None,
+        }
+    }
+
     fn validate(self) -> Result<Self, Rejection> {
         let checked = self.with_timezone();
         if let Some(timezone) = &checked.timezone {
@@ -273,20 +291,7 @@ mod tests {
 
     fn spec(source: u128, destination: u128) -> JobSpec {
         let agent = |id| AgentRef { id: AgentId(Uuid::from_u128(id)), number: 1 };
-        JobSpec {
-            name: "nightly".into(),
-            kind: JobType::Push,
-            source_agent: agent(source),
-            destination_agent: agent(destination),
-            source_path: "/data/".into(),
-            destination_path: "/in/".into(),
-            schedule: None,
-            timezone: None,
-            enabled: true,
-            retry: Retry::default(),
-            overlap: Overlap::Skip,
-            description: None,
-        }
+        JobSpec::new("nightly", (agent(source), "/data/"), (agent(destination), "/in/"))
     }
 
     #[test]

@@ -320,16 +320,7 @@ async fn make_one(
     // Different labels may make the same name, and users choose names, too.
     for name in [fitting(&name, &written), with_digest(&name, &written)] {
         let metadata = context.metadata(user.actor(), &format!("create channel {id} {name}"));
-        let spec = ChannelSpec {
-            name,
-            kind: ChannelType::Sensor,
-            unit: None,
-            min_value: None,
-            max_value: None,
-            labels: labels.clone(),
-            description: None,
-            retention_days: None,
-        };
+        let spec = ChannelSpec { labels: labels.clone(), ..ChannelSpec::new(name, ChannelType::Sensor) };
         let command = ChannelCommand::Create(NewChannel { number: 0, owner: user.id, spec });
         let Err(rejection) = commands.write::<Channel>(id, None, &metadata, &command).await else {
             return Ok(Ok(()));

@@ -1,10 +1,7 @@
 use signalbox_domain::{
     identity::{Role, User, UserChanges, UserCommand},
     kernel::{AgentId, ErrorKind, UserId},
-    transfer::{
-        Agent, AgentCommand, AgentProfile, AgentRef, Job, JobCommand, JobSpec, JobType, NewAgent, NewJob,
-        Overlap, Retry,
-    },
+    transfer::{Agent, AgentCommand, AgentProfile, AgentRef, Job, JobCommand, JobSpec, NewAgent, NewJob},
 };
 use uuid::Uuid;
 
@@ -25,21 +22,8 @@ fn create_job(source_agent: AgentRef, destination_agent: AgentRef) -> JobCommand
     })
 }
 
-fn spec(source_agent: AgentRef, destination_agent: AgentRef) -> JobSpec {
-    JobSpec {
-        name: "nightly".to_owned(),
-        kind: JobType::Push,
-        source_agent,
-        destination_agent,
-        source_path: "/out/report.csv".to_owned(),
-        destination_path: "/in/report.csv".to_owned(),
-        schedule: None,
-        timezone: None,
-        enabled: true,
-        retry: Retry::default(),
-        overlap: Overlap::Skip,
-        description: None,
-    }
+fn spec(source: AgentRef, destination: AgentRef) -> JobSpec {
+    JobSpec::new("nightly", (source, "/out/report.csv"), (destination, "/in/report.csv"))
 }
 
 #[tokio::test]
