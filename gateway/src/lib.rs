@@ -1,6 +1,6 @@
 //! The way in: HTTP, WebSocket and long polling become commands on the bus; read models become answers.
 //!
-//! A gateway keeps no state of its own for longer than a second. Any number
+//! A gateway holds no state that another one lacks, but for caches and notes of some seconds. Any number
 //! of them may run behind any load balancer.
 
 mod auth;

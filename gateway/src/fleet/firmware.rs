@@ -100,7 +100,7 @@ pub(crate) struct FirmwareApplyIn {
     file_hash_sha256: Option<String>,
 }
 
-/// The version that runs, and the newest one known.
+/// The version that runs, and the newest known one that is above it.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FirmwareCheckOut {
     current_version: String,

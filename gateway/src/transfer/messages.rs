@@ -179,7 +179,7 @@ pub(super) async fn acknowledge(
 ) -> Result<(), Problem> {
     let ids = &ids[..ids.len().min(MAX_ACKNOWLEDGED)];
     let taken = mailbox.waiting(peer.auth.agent, ids).await?;
-    // Before they are removed: an acknowledgement that fails in between is repeated, and finds them again.
+    // Before they are removed: after a failure in between they are given out again, and acknowledged.
     requests::record_taken(&database.primary, peer.auth.agent, &taken).await?;
     Ok(mailbox.remove_taken(&taken).await?)
 }

@@ -23,7 +23,7 @@ const ASK_AGAIN_SECONDS: f64 = 60.0;
 /// Age after which a request holds nothing back.
 const KEPT: TimeDelta = TimeDelta::days(7);
 
-/// Records that `agent` has taken charge of the messages `keys`.
+/// Records that `agent` has taken charge of the messages `taken`.
 pub(super) async fn record_taken(
     pool: &PgPool,
     agent: AgentId,

@@ -391,20 +391,29 @@ pub(super) fn incomplete(present: u64) -> Response {
 
 /// Waits until transfer `id` is stopped by a user. A wake-up may be lost on its way, so its row is looked at, too.
 pub(super) async fn stopped(wakeups: &broadcast::Sender<Wakeup>, pool: &PgPool, id: Uuid) {
-    let mut wakeups = wakeups.subscribe();
-    let mut looks = interval_at(Instant::now() + LOOK_AGAIN, LOOK_AGAIN);
+    tokio::select! {
+        () = heard_of_stop(wakeups.subscribe(), id) => {}
+        () = cancelled_in_row(pool, id) => {}
+    }
+}
+
+async fn heard_of_stop(mut wakeups: broadcast::Receiver<Wakeup>, id: Uuid) {
     loop {
-        tokio::select! {
-            wakeup = wakeups.recv() => match wakeup {
-                Ok(Wakeup::TransferStopped { transfer }) if transfer == id => return,
-                Ok(_) | Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => return std::future::pending().await,
-            },
-            _ = looks.tick() => match queries::transfer_is_cancelled(pool, id).await {
-                Ok(true) => return,
-                Ok(false) => {}
-                Err(error) => tracing::debug!(%error, "whether a transfer was cancelled is looked up later"),
-            },
+        match wakeups.recv().await {
+            Ok(Wakeup::TransferStopped { transfer }) if transfer == id => return,
+            Ok(_) | Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return std::future::pending().await,
+        }
+    }
+}
+
+async fn cancelled_in_row(pool: &PgPool, id: Uuid) {
+    loop {
+        sleep(LOOK_AGAIN).await;
+        match queries::transfer_is_cancelled(pool, id).await {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(error) => tracing::debug!(%error, "whether a transfer was cancelled is looked up later"),
         }
     }
 }

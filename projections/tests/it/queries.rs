@@ -295,6 +295,7 @@ async fn transfers_are_found_by_their_owner_and_their_agents() {
     assert_eq!(at_press.iter().map(|row| row.id.0).collect::<Vec<_>>(), [dispatched]);
     assert_eq!(transfer::transfers_at_agent(pool, store.id.0).await.unwrap(), []);
     assert_eq!(transfer::transfer_by_id(pool, dispatched).await.unwrap().unwrap().number, 2);
+    assert!(!transfer::transfer_is_cancelled(pool, dispatched).await.unwrap());
     let of_job = Filter { job: Some(5), ..Filter::default() };
     let full = Filter {
         status: Some("pending".into()),

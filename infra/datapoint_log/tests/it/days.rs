@@ -12,7 +12,9 @@ use tokio::time::timeout;
 use crate::append::{appender, batch, database, noon, values};
 
 async fn partitions(pool: &PgPool, table: &str) -> Vec<String> {
-    let names = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = $1::regclass ORDER BY 1";
+    // Test databases have those of today, which are long after the days of these tests.
+    let names = "SELECT inhrelid::regclass::text FROM pg_inherits
+                  WHERE inhparent = $1::text::regclass AND inhrelid::regclass::text < $1::text || '_202604' ORDER BY 1";
     sqlx::query_scalar(names).bind(table).fetch_all(pool).await.unwrap()
 }
 

@@ -244,8 +244,10 @@ pub async fn transfer_by_id(pool: &PgPool, id: Uuid) -> Result<Option<TransferRo
 /// The database's error.
 #[boxed]
 pub async fn transfer_is_cancelled(pool: &PgPool, id: Uuid) -> Result<bool, sqlx::Error> {
-    let cancelled = "SELECT EXISTS (SELECT FROM read.transfers WHERE id = $1 AND status = 'cancelled')";
-    sqlx::query_scalar(cancelled).bind(id).fetch_one(pool).await
+    sqlx::query_scalar("SELECT EXISTS (SELECT FROM read.transfers WHERE id = $1 AND status = 'cancelled')")
+        .bind(id)
+        .fetch_one(pool)
+        .await
 }
 
 /// A page of `owner`'s transfers and how many there are.

@@ -1,8 +1,6 @@
 //! Transfers that a user stops.
 
 use serde_json::json;
-use signalbox_domain::transfer::{Transfer, TransferCommand};
-use signalbox_test_support::metadata;
 
 use super::pair::Pair;
 use crate::harness::{
@@ -44,31 +42,6 @@ async fn a_cancelled_upload_is_cut_and_leaves_nothing() {
     let again = pair.transfer(&world, "big", "again").await;
     assert_eq!(world.until_ended(again).await["status"], "completed");
     assert_eq!(pair.target.list(""), ["again"]);
-    from.stop().await;
-    to.stop().await;
-    world.finish().await;
-}
-
-/// The wake-up of another gateway, as when it was lost on its way.
-#[tokio::test]
-async fn a_cancelled_upload_is_cut_without_a_wakeup() {
-    let world = World::start().await;
-    let pair = Pair::new(&world).await;
-    pair.source.write("big", bytes(4_000_000));
-    let link = Link::to(world.address).await;
-    let from = pair.start_source(&link.url(), Websocket);
-    let to = pair.start_target(&world.anonymous().url(""), Polling);
-    world.until_agent(&pair.from, "online").await;
-    link.hold_uploads_after(2_000_000);
-    let id = pair.transfer(&world, "big", "big").await;
-    world.until_transfer(id, |transfer| transfer["bytes_transferred"].as_i64() > Some(0)).await;
-    eventually(seconds(10), async || !world.staged_files().await.is_empty()).await;
-    let key = sqlx::query_scalar("SELECT id FROM read.transfers WHERE number = $1").bind(id);
-    let key = key.fetch_one(&world.servers.pool).await.unwrap();
-    let cancel = TransferCommand::Cancel;
-    world.servers.bus.send::<Transfer>(key, None, &metadata(), &cancel).await.unwrap();
-    eventually(seconds(20), async || world.staged_files().await.is_empty()).await;
-    world.until_mail_is_gone().await;
     from.stop().await;
     to.stop().await;
     world.finish().await;

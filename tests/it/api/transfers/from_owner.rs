@@ -1,7 +1,13 @@
 //! Files that the owner of a transfer uploads to an agent, without an agent at the source.
 
-use reqwest::{Method, RequestBuilder};
+use std::io;
+
+use futures::{StreamExt, stream};
+use reqwest::{Body, Method, RequestBuilder};
 use serde_json::{Value, json};
+use signalbox_domain::transfer::{Transfer, TransferCommand};
+use signalbox_test_support::metadata;
+use tokio::time::timeout;
 
 use crate::harness::{
     AgentAccount, Client, Folder, RealAgent, Transport, World, bytes, encode, eventually, seconds, sha256,
@@ -48,6 +54,28 @@ async fn uploaded_file_arrives_at_the_agent() {
     }
     agent.stop().await;
     world.finish().await;
+}
+
+/// The wake-up of a cancellation may be lost on its way to the gateway.
+#[tokio::test]
+async fn upload_of_a_cancelled_transfer_is_cut_without_a_wakeup() {
+    let world = World::start().await;
+    let to = world.agent("press").await;
+    let id = request(&world.admin, &to, json!({})).await;
+    world.until_phase(id, "dispatched").await;
+    let begun = stream::iter([Ok::<_, io::Error>(vec![0; 1000])]).chain(stream::pending());
+    let upload = world.admin.send(put(&world.admin, id, "f").body(Body::wrap_stream(begun)));
+    let cancel = async {
+        eventually(seconds(10), async || !world.staged_files().await.is_empty()).await;
+        let key = sqlx::query_scalar("SELECT id FROM read.transfers WHERE number = $1").bind(id);
+        let key = key.fetch_one(&world.servers.pool).await.unwrap();
+        let cancel = TransferCommand::Cancel;
+        world.servers.bus.send::<Transfer>(key, None, &metadata(), &cancel).await.unwrap();
+    };
+    let (cut, ()) = tokio::join!(timeout(seconds(30), upload), cancel);
+    let refusal = cut.expect("the upload was not cut").error(409);
+    assert!(refusal.contains("has ended"), "{refusal}");
+    world.finish_with_mail().await;
 }
 
 #[tokio::test]
