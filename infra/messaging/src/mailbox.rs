@@ -154,15 +154,15 @@ impl Mailbox {
     #[boxed]
     pub async fn remove_taken(&self, taken: &[Waiting]) -> Result<(), BusError> {
         let stream = self.stream().await?;
-        let mut removed = Ok(());
         for Waiting { id, .. } in taken {
             let Err(refused) = stream.delete_message(*id).await else { continue };
             match stream.get_raw_message(*id).await {
                 Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => {}
-                _ => removed = removed.and(Err(BusError::Stream(refused.to_string()))),
+                // Not the next ones: each would wait as long for a silent server.
+                _ => return Err(BusError::Stream(refused.to_string())),
             }
         }
-        removed
+        Ok(())
     }
 
     /// Whether the message `key` of `agent` still waits.
