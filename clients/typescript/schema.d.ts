@@ -3876,7 +3876,7 @@ export interface components {
             /** @description The SHA-256 that the bundle must have, instead of the known one. */
             file_hash_sha256?: string | null;
         };
-        /** @description The version that runs, and the newest one known. */
+        /** @description The version that runs, and the newest known one that is above it. */
         FirmwareCheckOut: {
             /** @description Version that is running. */
             current_version: string;
@@ -19958,7 +19958,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description The version that runs, and the newest one known. */
+            /** @description The version that runs, and the newest known one that is above it. */
             200: {
                 headers: {
                     [name: string]: unknown;
