@@ -1,4 +1,4 @@
-//! The peer of the command and datapoint benches: what one would write without an event log. One handler, one
+//! The peer of the command and datapoint benches: a plain service without an event log. One handler, one
 //! `INSERT … RETURNING` each.
 
 use axum::{Json, Router, extract::State, http::StatusCode, routing::post};

@@ -14,7 +14,9 @@ use serde::Serialize;
 use signalbox_blob_store::{BlobStore, CheckError};
 use signalbox_clock::Clock;
 use signalbox_config::Config;
-use signalbox_database::{clock_difference, faults, least_space, server_time};
+use signalbox_database::{
+    clock_difference, faults, least_space, server_time, server_version, settings_that_lose_commits,
+};
 use signalbox_documents::{Documents, Protection};
 use signalbox_messaging::Bus;
 use signalbox_projections::{OldestSnapshot, oldest_snapshot, standing};
@@ -183,19 +185,13 @@ async fn database(pool: &PgPool) -> Vec<Finding> {
 }
 
 async fn version(pool: &PgPool) -> Result<Finding, sqlx::Error> {
-    let version: String =
-        sqlx::query_scalar("SELECT current_setting('server_version')").fetch_one(pool).await?;
+    let version = server_version(pool).await?;
     Ok(Finding::ok("database", format!("PostgreSQL {version}")))
 }
 
 /// Without these settings, a power failure may lose confirmed writes.
 async fn durability(pool: &PgPool) -> Result<Finding, sqlx::Error> {
-    let off: Vec<String> = sqlx::query_scalar(
-        "SELECT name FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off'
-          ORDER BY name",
-    )
-    .fetch_all(pool)
-    .await?;
+    let off = settings_that_lose_commits(pool).await?;
     if off.is_empty() {
         return Ok(Finding::ok("durability", "what is committed is on disk"));
     }

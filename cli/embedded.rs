@@ -12,7 +12,6 @@ use rustix::fs::statvfs;
 use signalbox_config::{Config, Secret};
 use signalbox_embedded::{Nats, NatsOptions, Postgres, PostgresOptions};
 use signalbox_messaging::Bus;
-use sqlx::{Connection, PgConnection};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
@@ -68,7 +67,7 @@ impl Servers {
         }
         if config.database.url.is_empty() {
             let postgres = Postgres::start(PostgresOptions::new(servers.folder.join("postgres"))).await?;
-            create_database(&postgres).await?;
+            signalbox_database::create_database(&postgres.url("postgres"), DATABASE).await?;
             config.database.url = Secret::new(postgres.url(DATABASE));
             write_private(&servers.folder.join(DATABASE_FILE), config.database.url.expose())?;
             servers.postgres = Some(Kept { port: postgres.port(), server: Some(postgres) });
@@ -159,18 +158,6 @@ impl Servers {
             let _ = fs::remove_file(self.folder.join(file));
         }
     }
-}
-
-async fn create_database(postgres: &Postgres) -> anyhow::Result<()> {
-    let mut connection = PgConnection::connect(&postgres.url("postgres")).await?;
-    let exists: bool = sqlx::query_scalar("SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)")
-        .bind(DATABASE)
-        .fetch_one(&mut connection)
-        .await?;
-    if !exists {
-        sqlx::query(&format!("CREATE DATABASE {DATABASE}")).execute(&mut connection).await?;
-    }
-    Ok(connection.close().await?)
 }
 
 fn write_private(path: &Path, text: &str) -> anyhow::Result<()> {

@@ -2,8 +2,11 @@ use clap::Subcommand;
 use serde_json::json;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
-use signalbox_database::server_time;
-use signalbox_gateway::{DerivedTokens, SigningKey, derived_tokens};
+use signalbox_database::{
+    ops::signing_keys::{SigningKey, signing_keys},
+    server_time,
+};
+use signalbox_gateway::{DerivedTokens, derived_tokens};
 use sqlx::PgPool;
 
 use crate::setup;
@@ -61,7 +64,7 @@ pub(crate) fn describe_derived(derived: DerivedTokens) -> String {
 
 async fn list(pool: &PgPool, json: bool) -> anyhow::Result<()> {
     let derived = derived_tokens(pool, server_time(pool, &Clock::system()).await?).await?;
-    let keys = signalbox_gateway::signing_keys(pool).await?;
+    let keys = signing_keys(pool).await?;
     if json {
         let keys: Vec<_> = keys
             .iter()

@@ -39,7 +39,7 @@ def listed(documents=LIST):
 
 
 def documents(folder, of_list=LIST):
-    """All documents of a list, from `folder`; what is missing there is fetched."""
+    """All documents of a list, from `folder`; missing ones are fetched."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     found = [Document(**row, file=folder / f"{row['sha256']}.{kind(row['path'])}") for row in listed(of_list)]

@@ -21,7 +21,7 @@ HYPHEN = re.compile(r"(?<=\w)(\u00ad|[-\u2010\ufffe\x02])\s*\n\s*(?=[a-zà-ÿ])"
 # Whether a hyphen at the end of a line belongs to its word is not written in a file, so no hyphen between letters counts.
 INNER_HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u2010\u2011](?=[a-zà-ÿ])")
 WORD = re.compile(r"\w+")
-# Signs of Markdown that are no text of a document: what escapes a sign, and the references to pictures.
+# Signs of Markdown that are not text of a document: backslashes before signs, and references to pictures.
 ESCAPE = re.compile(r"\\(?=[^\w\s]|_)")
 REFERENCE = re.compile(r"^!\[[^\]]*\]\(\)$", re.M)
 # Lines at the upper and lower edge of a page that may be a running head, and pages on which such a line has to stand.

@@ -97,7 +97,7 @@ class Writer:
 
 
 def report(language, seed, chapters=2, footnotes=True):
-    """A report with chapters, sections, lists and tables."""
+    """A report with headings of three levels, lists and tables."""
     writer = Writer(language, seed)
     blocks = [{"kind": "heading", "level": 1, "text": writer.title()}]
     blocks.append({"kind": "paragraph", "text": writer.paragraph()})
@@ -129,7 +129,7 @@ def article(language, seed, sections=5):
 
 
 def book(language, seed, pages):
-    """Chapters of plain text, about as many pages as asked for."""
+    """Plain text of about `pages` pages, with a heading every eight pages."""
     writer = Writer(language, seed)
     blocks = [{"kind": "heading", "level": 1, "text": writer.title()}]
     for page in range(pages):

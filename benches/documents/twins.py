@@ -1,4 +1,4 @@
-"""Books that Debian has as PDF and as web pages (twins.tsv): what of the pages is found in the PDF."""
+"""Books that Debian has as PDF and as web pages (twins.tsv): how much of the pages is found in the PDF."""
 import collections
 import csv
 import gzip
@@ -35,7 +35,7 @@ SKIPPED = re.compile(r"genindex|search|/index-|/contents")
 CONTENTS = re.compile(r" … (\d+|[ivxl]+)$")
 # Printed books say where their links lead.
 ADDRESS = re.compile(r"\(\s*(https?|ftp)://[^)]*\)")
-# An item is known by its first words: what follows it may be part of it or not.
+# An item is compared by its first words, because the text behind them may or may not be part of it.
 ITEM_WORDS = 6
 # Share of the cells of a table that the pages have, below which it is a false one.
 TRUE_TABLE = 0.3

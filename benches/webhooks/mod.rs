@@ -1,5 +1,5 @@
-//! Webhooks: how many deliveries in a second, beside a bare loop of reqwest in the same run; what bad receivers cost the
-//! others; how long from an accepted datapoint to the receiver.
+//! Webhooks: deliveries per second, beside a bare loop of reqwest in the same run; the effect of bad receivers on the
+//! others; the time from an accepted datapoint to the receiver.
 //!
 //! `BENCH_DELIVERIES`, `BENCH_ROUNDS`, `BENCH_SECONDS` of each load. `BENCH_PARTS=throughput,bad` runs some of it.
 

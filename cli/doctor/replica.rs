@@ -1,6 +1,7 @@
 use signalbox_config::Config;
+use signalbox_database::{ReplicaState, replica_state, wal_writer_delay};
 use signalbox_gateway::FRESH;
-use sqlx::{PgPool, Row};
+use sqlx::PgPool;
 use tokio::time::timeout;
 
 use super::{CHECK_TIMEOUT, Finding, slow};
@@ -29,17 +30,7 @@ pub(super) async fn look(config: &Config, primary: &PgPool) -> Vec<Finding> {
 }
 
 async fn standing(replica: &PgPool, primary: &PgPool) -> Result<Finding, sqlx::Error> {
-    let end: String =
-        sqlx::query_scalar("SELECT pg_current_wal_flush_lsn()::text").fetch_one(primary).await?;
-    let row = sqlx::query(
-        "SELECT pg_is_in_recovery(), coalesce(pg_last_wal_replay_lsn() >= $1::text::pg_lsn, false),
-                coalesce(extract(epoch FROM clock_timestamp() - pg_last_xact_replay_timestamp()), 0)::float8",
-    )
-    .bind(end)
-    .fetch_one(replica)
-    .await?;
-    let (is_replica, is_current, seconds): (bool, bool, f64) =
-        (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+    let ReplicaState { is_replica, is_current, seconds } = replica_state(replica, primary).await?;
     Ok(if !is_replica {
         let mend =
             "set SIGNALBOX_DATABASE__REPLICA_URL to a streaming replica of DATABASE_URL, or leave it empty";
@@ -57,10 +48,7 @@ async fn standing(replica: &PgPool, primary: &PgPool) -> Result<Finding, sqlx::E
 }
 
 async fn delay(primary: &PgPool) -> Result<Finding, sqlx::Error> {
-    let delay: i32 =
-        sqlx::query_scalar("SELECT setting::int FROM pg_settings WHERE name = 'wal_writer_delay'")
-            .fetch_one(primary)
-            .await?;
+    let delay = wal_writer_delay(primary).await?;
     Ok(if delay > WAL_WRITER_MS {
         let found = format!(
             "wal_writer_delay is {delay} ms on the primary: each write may wait that long for the replica"

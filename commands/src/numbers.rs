@@ -4,6 +4,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use signalbox_database::next_numbers;
 use sqlx::PgPool;
 use tokio::sync::Mutex;
 
@@ -36,13 +37,7 @@ impl Block {
             Some(last) if last.fetched.elapsed() < QUICK => (last.size * 2).min(MAX_BLOCK),
             _ => MIN_BLOCK,
         };
-        let left = sqlx::query_scalar(
-            "SELECT nextval($1::regclass) AS n FROM generate_series(1, $2) ORDER BY n DESC",
-        )
-        .bind(sequence)
-        .bind(size)
-        .fetch_all(pool)
-        .await?;
+        let left = next_numbers(pool, sequence, size).await?;
         Ok(Self { size, fetched: Instant::now(), left })
     }
 }

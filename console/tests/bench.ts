@@ -7,7 +7,7 @@
  * - scroll: the time between frames while the log scrolls through 10,000 rows;
  * - heap: the heap in use, after garbage collection, while a chart shows 5,000 points/s for BENCH_MINUTES (30);
  * - large: how long pages of 10,000 channels, 500 agents and 2,000 rules take to open and to use, and their frames at rest;
- * - sizes: what the first load and each page weigh.
+ * - sizes: the bytes of the first load and of each page.
  *
  * Figures depend on the machine: nothing here fails because one is high.
  */

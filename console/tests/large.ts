@@ -1,4 +1,4 @@
-/** A large installation: what its pages ask for, how long they take to open, and whether they are idle at rest. */
+/** A large installation: the requests of its pages, how long they take to open, and whether they are idle at rest. */
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Client } from 'openapi-fetch';
 import type { paths } from '../src/api/schema.d.ts';

@@ -1,7 +1,7 @@
 /**
  * Uses the console as people do: `node console/tests/run.ts` against the program at SIGNALBOX_URL, with the admin that
- * SIGNALBOX_ADMIN and SIGNALBOX_PASSWORD name. It asks whoever started it for what a browser cannot do, by a line on its
- * output: `agent TOKEN NAME` to start an agent, `values CHANNEL` to record some, `gateway restart` to kill the program and
+ * SIGNALBOX_ADMIN and SIGNALBOX_PASSWORD name. A line on its output asks its caller for a step that a browser cannot do:
+ * `agent TOKEN NAME` to start an agent, `values CHANNEL` to record some, `gateway restart` to kill the program and
  * start it again at its address. PICTURES names a folder for pictures of every page. Ends with 0, or with 1 and what did
  * not hold.
  */

@@ -63,7 +63,7 @@ export async function live(stage: Stage, visitor: Visitor): Promise<void> {
   await other.context.close();
 }
 
-/** A login ends while a form is being filled in: what was typed stays, and is saved after a new login. */
+/** A login ends while a form is being filled in: the input stays, and is saved after a new login. */
 export async function expiry(stage: Stage, visitor: Visitor, password: string): Promise<void> {
   const { page } = visitor;
   await stage.go(visitor, '/sensors/channels');
@@ -100,7 +100,7 @@ export async function roles(stage: Stage, name: string, password: string): Promi
   await button.waitFor();
   await button.click({ force: true });
   check((await page.getByRole('dialog').count()) === 0, 'what a role does not allow does nothing');
-  // Links lead there all the same; what is refused is not even requested, which the browser would report.
+  // Links lead there all the same; refused data is not even requested, because the browser would report the refusal.
   for (const address of ['/admin/log', '/admin/log/1', '/admin/users', '/admin/verification', '/admin/health', '/fleet/firmware', '/rules', '/contacts', '/webhooks']) {
     await stage.go(visitor, address);
     await page.getByText('Needs the role admin', { exact: true }).waitFor();

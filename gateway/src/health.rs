@@ -11,7 +11,7 @@ use axum::{
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use serde_json::json;
-use signalbox_database::{Fault, on_behalf};
+use signalbox_database::{Fault, answers, on_behalf};
 use signalbox_documents::{Documents, Offer};
 use signalbox_messaging::Bus;
 use tokio::time::timeout;
@@ -221,6 +221,6 @@ fn status_code(database: bool) -> StatusCode {
 }
 
 async fn database_answers(database: &Database) -> bool {
-    let asked = on_behalf((), sqlx::query("SELECT 1").execute(&database.primary));
+    let asked = on_behalf((), answers(&database.primary));
     matches!(timeout(PROBE_TIMEOUT, asked).await, Ok(Ok(_)))
 }

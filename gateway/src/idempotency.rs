@@ -18,20 +18,17 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use chrono::{DateTime, TimeDelta, Utc};
 use http_body_util::BodyExt;
 use rand::{TryRngCore, rngs::OsRng};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use signalbox_clock::Clock;
-use signalbox_database::delete_in_batches;
+use signalbox_database::ops::idempotent_requests::{self as requests, RequestKey};
 use signalbox_domain::{
     identity::Role,
     kernel::{AgentId, UserId},
 };
-use signalbox_from_row::FromRow;
 use signalbox_sealing::Sealer;
-use sqlx::PgPool;
 use uuid::Uuid;
 
 use crate::{
@@ -55,19 +52,9 @@ const COUNTS: [&str; 3] = [
     "x-prometheus-remote-write-exemplars-written",
 ];
 
-/// How long answers are kept.
-const KEPT: TimeDelta = TimeDelta::hours(24);
-
 /// The seed of an idempotent request: equal for all its repetitions.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seed(pub(crate) Uuid);
-
-#[derive(Debug, FromRow)]
-struct Known {
-    fingerprint: Vec<u8>,
-    seed: Uuid,
-    sealed_answer: Option<String>,
-}
 
 /// The head of a kept answer; the body follows it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -83,11 +70,6 @@ struct AnswerHead {
     /// The least role that the request needed.
     #[serde(default)]
     required: Option<Role>,
-}
-
-/// Deletes requests that are too old to be repeated.
-pub(crate) async fn purge(pool: &PgPool, now: DateTime<Utc>) -> Result<(), sqlx::Error> {
-    delete_in_batches(pool, "ops.idempotent_requests", "t.created_at < $1", now - KEPT).await.map(drop)
 }
 
 services! {
@@ -228,13 +210,17 @@ impl Keyed {
         Ok(Self { principal: name, key: key_of(parts)?, role: principal.role(), required })
     }
 
+    fn request(&self) -> RequestKey<'_> {
+        RequestKey { principal: &self.principal, key: &self.key }
+    }
+
     /// Stores the request, which `digest` distinguishes from others.
     pub(crate) async fn begin(&self, repetitions: &Repetitions, digest: &[u8]) -> Result<Begun, Problem> {
         // Keyed, because a body may hold a password, which readers of the database must not be able to guess.
         let fingerprints = repetitions.keys.derive("idempotent request", digest);
         let newest = fingerprints.first().ok_or_else(|| Problem::internal(&"there is no signing key"))?;
-        let known =
-            begin(&repetitions.database.primary, &self.principal, &self.key, newest, repetitions).await?;
+        let (seed, now) = (repetitions.clock.new_id(), repetitions.clock.manual_time());
+        let known = requests::begin(&repetitions.database.primary, self.request(), newest, seed, now).await?;
         if !fingerprints.iter().any(|fingerprint| known.fingerprint == fingerprint) {
             return Err(Problem::new(
                 ProblemKind::KeyReused,
@@ -259,7 +245,8 @@ impl Keyed {
         let fresh = random_secret()?;
         let sealed =
             repetitions.sealer.seal_bytes(seed, &fresh).map_err(|error| Problem::internal(&error))?;
-        let stored = store_secret(&repetitions.database.primary, self, seed, &sealed).await?;
+        let stored =
+            requests::store_secret(&repetitions.database.primary, self.request(), seed, &sealed).await?;
         // Without a row, the key was given to another request a day later.
         let Some(stored) = stored else { return Ok(fresh) };
         let opened = repetitions.sealer.unseal_bytes(seed, &stored).await;
@@ -298,7 +285,7 @@ impl Keyed {
         let answer = write_answer(&head, &body).map_err(|error| Problem::internal(&error))?;
         let sealed =
             repetitions.sealer.seal_bytes(seed, &answer).map_err(|error| Problem::internal(&error))?;
-        keep(&repetitions.database.primary, self, seed, &sealed).await?;
+        requests::store_answer(&repetitions.database.primary, self.request(), seed, &sealed).await?;
         Ok(Response::from_parts(parts, Body::from(body)))
     }
 }
@@ -359,67 +346,6 @@ pub(crate) fn digest(uri: &Uri, body: &[u8]) -> Vec<u8> {
     hasher.update(b"\0");
     hasher.update(body);
     hasher.finalize().to_vec()
-}
-
-async fn begin(
-    pool: &PgPool,
-    principal: &str,
-    key: &str,
-    fingerprint: &[u8],
-    repetitions: &Repetitions,
-) -> Result<Known, sqlx::Error> {
-    // The update that changes nothing makes the row visible to RETURNING; a day later, by PostgreSQL's clock,
-    // the key is free again.
-    sqlx::query_as(
-        "INSERT INTO ops.idempotent_requests AS r (principal, key, fingerprint, seed, created_at)
-         VALUES ($1, $2, $3, $4, coalesce($5, clock_timestamp()))
-         ON CONFLICT (principal, key) DO UPDATE SET
-            fingerprint = CASE WHEN r.created_at < excluded.created_at - interval '24 hours' THEN excluded.fingerprint ELSE r.fingerprint END,
-            seed = CASE WHEN r.created_at < excluded.created_at - interval '24 hours' THEN excluded.seed ELSE r.seed END,
-            sealed_answer = CASE WHEN r.created_at < excluded.created_at - interval '24 hours' THEN NULL ELSE r.sealed_answer END,
-            sealed_secret = CASE WHEN r.created_at < excluded.created_at - interval '24 hours' THEN NULL ELSE r.sealed_secret END,
-            created_at = CASE WHEN r.created_at < excluded.created_at - interval '24 hours' THEN excluded.created_at ELSE r.created_at END
-         RETURNING fingerprint, seed, sealed_answer",
-    )
-    .bind(principal)
-    .bind(key)
-    .bind(fingerprint)
-    .bind(repetitions.clock.new_id())
-    .bind(repetitions.clock.manual_time())
-    .fetch_one(pool)
-    .await
-}
-
-/// The sealed secret of the request: `sealed`, unless there is one.
-async fn store_secret(
-    pool: &PgPool,
-    keyed: &Keyed,
-    seed: Uuid,
-    sealed: &str,
-) -> Result<Option<String>, sqlx::Error> {
-    sqlx::query_scalar(
-        "UPDATE ops.idempotent_requests SET sealed_secret = coalesce(sealed_secret, $4)
-          WHERE principal = $1 AND key = $2 AND seed = $3 RETURNING sealed_secret",
-    )
-    .bind(&keyed.principal)
-    .bind(&keyed.key)
-    .bind(seed)
-    .bind(sealed)
-    .fetch_optional(pool)
-    .await
-}
-
-async fn keep(pool: &PgPool, keyed: &Keyed, seed: Uuid, sealed: &str) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "UPDATE ops.idempotent_requests SET sealed_answer = $4 WHERE principal = $1 AND key = $2 AND seed = $3",
-    )
-    .bind(&keyed.principal)
-    .bind(&keyed.key)
-    .bind(seed)
-    .bind(sealed)
-    .execute(pool)
-    .await?;
-    Ok(())
 }
 
 /// One line of JSON, then the body.

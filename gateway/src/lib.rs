@@ -38,17 +38,18 @@ mod tasks;
 mod throttle;
 mod transfer;
 mod watching;
+mod words;
 
 use self::{
     http::{
         answer, blobs, client_address, connections, extract, form, headers, network, paths, policy, problem,
-        settings, words,
+        settings,
     },
     services::{consistency, limits, open_sockets, readiness, shares},
 };
 pub use auth::{
-    DerivedTokens, HashError, Passwords, SigningKey, WeakPassword, check_new_password, derived_tokens,
-    new_api_token, rotate as rotate_signing_key, signing_keys,
+    DerivedTokens, HashError, Passwords, WeakPassword, check_new_password, derived_tokens, new_api_token,
+    rotate as rotate_signing_key,
 };
 pub use automation::webhook_event_schemas;
 pub use first_admin::{FirstAdmin, FirstAdminError, NewAdmin, ensure_admin};

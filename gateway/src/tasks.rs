@@ -5,19 +5,22 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use signalbox_clock::Clock;
-use signalbox_database::sweep_time;
+use signalbox_database::{
+    ops::{idempotent_requests, login_codes},
+    sweep_time,
+};
 use signalbox_domain::{
     kernel::{Actor, Decider},
     transfer::{Agent, AgentCommand, AgentToken, TransportMode},
 };
 use signalbox_messaging::{Bus, Wakeup};
-use signalbox_projections::transfer::queries;
+use signalbox_projections::transfer::queries::{self, agent_requests};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use uuid::Uuid;
 
 use crate::{
-    fleet, idempotency,
-    identity::{login_log, sso},
+    fleet,
+    identity::login_log,
     services::{
         agent_work::AgentWork,
         changes,
@@ -27,7 +30,7 @@ use crate::{
         replica::Database,
     },
     state::Services,
-    transfer::{doubles, peer::metadata_of, requests},
+    transfer::{doubles, peer::metadata_of},
 };
 
 /// How often warnings that have become untrue are looked for.
@@ -193,9 +196,9 @@ async fn write_presence(
 async fn purge(database: &Database, clock: &Clock) -> Result<(), sqlx::Error> {
     let Some(now) = sweep_time(&database.primary, clock).await? else { return Ok(()) };
     let (answers, requests, codes) = tokio::join!(
-        idempotency::purge(&database.primary, now),
-        requests::purge(&database.primary, now),
-        sso::purge(&database.primary, now),
+        idempotent_requests::purge(&database.primary, now),
+        agent_requests::purge(&database.primary, now),
+        login_codes::purge(&database.primary, now),
     );
     answers.and(requests).and(codes)
 }

@@ -44,11 +44,11 @@ pub use rebuild::{
 };
 pub use runner::{Runner, StepError};
 pub use set_aside::{
-    Retried, SetAside, is_set_aside, note_waiting, report_waiting, retry, retry_soon, set_aside_counts,
-    set_aside_streams,
+    Retried, SetAside, begin_skipped, due_skipped, forget_skipped, is_set_aside, note_waiting,
+    report_waiting, retry, retry_soon, set_aside_counts, set_aside_streams, skipping_followers,
 };
 pub use snapshot_holders::{OldestSnapshot, note_snapshot_holders, oldest_snapshot};
-pub use standing::{LogLag, log_lags, standing};
+pub use standing::{LogLag, log_lags, positions, standing};
 pub use table::ReadRow;
 pub use withdrawals::withdrawing;
 pub use word::{UnknownWord, Word, word};

@@ -452,7 +452,7 @@ async fn listen(bus: &Bus) -> BoxStream<'static, Wakeup> {
     }
 }
 
-/// Waits until there is something for `P`. What is for others it passes over when it polls.
+/// Waits until there is something for `P`. When it polls, it passes over events for others.
 async fn next_append<P: Projection>(wakeups: &mut BoxStream<'static, Wakeup>) {
     while let Some(wakeup) = wakeups.next().await {
         if let Wakeup::LogAppended { aggregates, .. } = wakeup

@@ -15,7 +15,8 @@ use sqlx::PgConnection;
 
 pub use retry::{Retried, retry};
 pub use table::{
-    SetAside, is_set_aside, note_waiting, report_waiting, retry_soon, set_aside_counts, set_aside_streams,
+    SetAside, begin_skipped, due_skipped, forget_skipped, is_set_aside, note_waiting, report_waiting,
+    retry_soon, set_aside_counts, set_aside_streams, skipping_followers,
 };
 pub(crate) use table::{due_retry, has_any, held_of, note, report};
 pub(crate) use trial::Trial;

@@ -1,6 +1,7 @@
 use chrono::{DateTime, Utc};
 use signalbox_boxed::boxed;
 use signalbox_database::faults;
+use signalbox_event_store::head_position;
 use signalbox_metrics::{Standing, Work};
 use sqlx::PgPool;
 
@@ -35,11 +36,8 @@ const DATAPOINTS: [(&str, &str); 3] = [
 /// The database's error.
 #[boxed]
 pub async fn standing(pool: &PgPool, now: DateTime<Utc>) -> Result<Standing, sqlx::Error> {
-    let log =
-        sqlx::query_scalar("SELECT position FROM log_head WHERE log = 'events'").fetch_one(pool).await?;
-    let projections = sqlx::query_as("SELECT projection, position FROM read.checkpoints ORDER BY 1")
-        .fetch_all(pool)
-        .await?;
+    let log = head_position(pool).await?;
+    let projections = positions(pool).await?;
     let mut work = Vec::new();
     for (kind, sql) in WORK {
         let (count, oldest): (i64, Option<DateTime<Utc>>) = sqlx::query_as(sql).fetch_one(pool).await?;
@@ -66,6 +64,15 @@ pub async fn standing(pool: &PgPool, now: DateTime<Utc>) -> Result<Standing, sql
     })
 }
 
+/// Each projection and the position that it has reached.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn positions(pool: &PgPool) -> Result<Vec<(String, i64)>, sqlx::Error> {
+    sqlx::query_as("SELECT projection, position FROM read.checkpoints ORDER BY 1").fetch_all(pool).await
+}
+
 /// The position of a reader of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogLag {
@@ -83,12 +90,10 @@ pub struct LogLag {
 /// The database's error.
 #[boxed]
 pub async fn log_lags(pool: &PgPool) -> Result<Vec<LogLag>, sqlx::Error> {
-    let log: i64 =
-        sqlx::query_scalar("SELECT position FROM log_head WHERE log = 'events'").fetch_one(pool).await?;
+    let log = head_position(pool).await?;
     let points: i64 =
         sqlx::query_scalar("SELECT points FROM log_head WHERE log = 'datapoints'").fetch_one(pool).await?;
-    let projections: Vec<(String, i64)> =
-        sqlx::query_as("SELECT projection, position FROM read.checkpoints").fetch_all(pool).await?;
+    let projections = positions(pool).await?;
     let folds: Vec<(String, i64)> = sqlx::query_as(
         "SELECT 'fold.series.lag', total FROM series.progress
           UNION ALL SELECT 'fold.rules.lag', min(total) FROM ops.rule_shards HAVING count(*) > 0

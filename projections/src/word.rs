@@ -14,7 +14,7 @@ use sqlx::{
 
 /// A column with a word of the closed set `T`, whose words are those that serde writes.
 ///
-/// A word that only a newer version of the program knows stays in its row: lists show it, and a fold writes it back. What
+/// A word that only a newer version of the program knows stays in its row: lists show it, and a fold writes it back. Work that
 /// depends on its meaning asks for it by [`Word::known`], and fails for this row alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Word<T> {

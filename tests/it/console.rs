@@ -165,7 +165,7 @@ async fn types_of_the_console_are_those_of_the_interface() {
     assert!(check.status.success(), "clients/typescript/schema.d.ts is stale: run make openapi");
 }
 
-/// Codes of problems in the texts of the description, each as `code`: what happened.
+/// Codes of problems in the texts of the description, each as `code`: explanation.
 fn documented_codes(description: &Value) -> BTreeSet<String> {
     let operations = description["paths"]
         .as_object()

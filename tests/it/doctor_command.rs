@@ -1,4 +1,4 @@
-//! `signalbox doctor`: what is wrong is said, with what mends it.
+//! `signalbox doctor` reports each problem with its remedy.
 
 use std::process::{Command, Output};
 

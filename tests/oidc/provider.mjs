@@ -1,5 +1,5 @@
-// The OpenID provider that the tests of single sign-on log in at: oidc-provider as it is, with one client and the people it
-// is told of, behind its own pages for logging in and consenting.
+// The OpenID provider that the tests of single sign-on log in at: oidc-provider as it is, with one client and the people of
+// its argument, behind its own pages for logging in and consenting.
 //
 //     node provider.mjs '{"host": "localhost", "redirect_uri": "http://…", "people": {"ada": {"email": "…"}}}'
 //

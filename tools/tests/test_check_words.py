@@ -45,6 +45,12 @@ class Labels(unittest.TestCase):
         self.assert_labels("const PATIENCE: u8 = 1;", "patience")
         self.assert_labels("let storyboard = history();")
 
+    def test_functions_with_long_names_count(self):
+        self.assert_labels(f"async fn {'a' * 61}() {{", "name of more than 60 letters")
+        self.assert_labels(f"    def test_{'a' * 60}(self):", "name of more than 60 letters")
+        self.assert_labels(f"fn {'a' * 60}() {{")
+        self.assert_labels(f"let {'a' * 61} = 1;")
+
     def test_who_counts_in_names_only(self):
         self.assert_labels("async fn list(who: Who) {", "who", "who")
         self.assert_labels("// Users who may read.")

@@ -8,7 +8,7 @@ use std::{
 };
 
 use signalbox_event_store::{EventKey, LogSlice, RecordedEvent, UnreadableEvent, read_all_with};
-use signalbox_projections::{note_waiting, report_waiting};
+use signalbox_projections::{begin_skipped, due_skipped, forget_skipped, note_waiting, report_waiting};
 use sqlx::PgPool;
 
 use crate::WorkerError;
@@ -38,22 +38,9 @@ pub(crate) async fn skip_unreadable(
     Ok(())
 }
 
-/// Positions of skipped events that worker `name` should retry now. Each retry doubles the backoff. A retry in more than a
-/// day was planned while PostgreSQL's clock was ahead.
+/// Positions of skipped events that worker `name` should retry now.
 pub(crate) async fn due(pool: &PgPool, name: &str) -> Result<Vec<i64>, WorkerError> {
-    let positions = sqlx::query_scalar(
-        "UPDATE read.poisonous_events
-            SET attempts = attempts + 1,
-                retry_at = now() + least(interval '1 minute' * 2 ^ least(attempts + 1, 11), interval '1 hour')
-          WHERE projection = $1 AND position IN (SELECT position FROM read.poisonous_events
-                 WHERE projection = $1 AND (retry_at <= now() OR retry_at > now() + interval '25 hours')
-                 ORDER BY retry_at LIMIT $2)
-      RETURNING position",
-    )
-    .bind(part(name))
-    .bind(RETRIES)
-    .fetch_all(pool)
-    .await?;
+    let positions = due_skipped(pool, &part(name), RETRIES).await?;
     if !positions.is_empty() || is_report_due(name) {
         report(pool, name).await?;
     }
@@ -78,21 +65,12 @@ pub(crate) async fn event_at(pool: &PgPool, position: i64, words: &[&str]) -> Re
 
 /// Worker `name` starts to handle the event at `position` again: [`done`] keeps it if it is skipped once more.
 pub(crate) async fn begin(pool: &PgPool, name: &str, position: i64) -> Result<(), WorkerError> {
-    sqlx::query("UPDATE read.poisonous_events SET error = '' WHERE projection = $1 AND position = $2")
-        .bind(part(name))
-        .bind(position)
-        .execute(pool)
-        .await?;
-    Ok(())
+    Ok(begin_skipped(pool, &part(name), position).await?)
 }
 
 /// Worker `name` has handled the event at `position`.
 pub(crate) async fn done(pool: &PgPool, name: &str, position: i64) -> Result<(), WorkerError> {
-    sqlx::query("DELETE FROM read.poisonous_events WHERE projection = $1 AND position = $2 AND error = ''")
-        .bind(part(name))
-        .bind(position)
-        .execute(pool)
-        .await?;
+    forget_skipped(pool, &part(name), position).await?;
     report(pool, name).await
 }
 

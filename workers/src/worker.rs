@@ -248,7 +248,7 @@ fn known<T: Default>(cause: Result<T, sqlx::Error>) -> T {
     })
 }
 
-/// Metadata of a command of worker `name`. What led to it, and the correlation, are found in the log.
+/// Metadata of a command of worker `name`. The event that led to it, and the correlation, are found in the log.
 fn metadata(name: &str, id: Uuid, key: &str) -> Metadata {
     Metadata {
         command_id: Uuid::new_v5(&id, format!("{name} {key}").as_bytes()),

@@ -2,8 +2,8 @@
 //!
 //! Paths come from the gateway and are not trusted, and neither is the content of the roots: another process may swap
 //! a folder for a symbolic link at any moment. `resolve` follows links itself and finds the plain path beneath a root;
-//! `place` opens plain paths by descriptor, and refuses every link that it meets. What is checked is therefore what is
-//! used. Test: `a_folder_that_is_swapped_for_a_link_all_the_time_leaks_nothing`.
+//! `place` opens plain paths by descriptor, and refuses every link that it meets. The checked path is therefore the one
+//! that is used. Test: `a_folder_that_is_swapped_for_a_link_all_the_time_leaks_nothing`.
 
 mod place;
 mod resolve;

@@ -117,7 +117,7 @@ impl Root {
 }
 
 /// A plain path beneath a root: no link, no `..`. It holds no descriptor of its own, because a tree has up to a million
-/// of them; whatever is opened by it is looked up again, and without links.
+/// of them: each opening looks the path up again, and refuses links.
 #[derive(Debug, Clone)]
 pub struct Place {
     pub(super) root: Arc<Root>,

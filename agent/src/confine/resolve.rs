@@ -201,7 +201,7 @@ struct Walk<'a> {
 }
 
 enum Position {
-    /// On the way to a root, by a canonical path. What is found there only decides which root is entered.
+    /// On the way to a root, by a canonical path. The lookup only decides which root is entered.
     Outside(PathBuf),
     /// In a folder of a root, or at a file in it.
     Inside(Place, OwnedFd),

@@ -68,7 +68,7 @@ fn accepts_html(headers: &HeaderMap) -> bool {
     accepted(headers, header::ACCEPT, "text/html")
 }
 
-/// Whether a list with weights has `wanted`, not with the weight 0.
+/// True if a weighted list of the header contains the value with a weight above 0.
 fn accepted(headers: &HeaderMap, name: HeaderName, wanted: &str) -> bool {
     let lists = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     lists.flat_map(|list| list.split(',')).any(|item| {

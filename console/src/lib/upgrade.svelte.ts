@@ -5,7 +5,7 @@ class Upgrade {
   isThere = $state(false);
   private tag: string | null = null;
 
-  /** The server answers again after an outage: what may have been a restart with a new version. */
+  /** Checks now and after each outage, which may have been a restart with a new version. */
   start(): void {
     void this.check();
     connection.onBack(() => void this.check());

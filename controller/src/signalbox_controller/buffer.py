@@ -1,4 +1,4 @@
-"""Values that are on their way, on disk: what was measured survives a service that is away and a controller that ends.
+"""Unsent values, on disk: measured values survive an outage of the service and a restart of the controller.
 
 The processes of instances put in what they have read; the controller takes it out. The file also holds state that has
 to survive a restart: messages that their sender may repeat, and which values were measured at a device. A batch is fixed

@@ -204,7 +204,7 @@ class Service:
         if 300 <= answer.status < 400:
             raise Away(f"{answer.status}: it is at another address, {answer.getheader('Location')}")
         if answer.status >= 500 or answer.status in (401, 403, 408, 429):
-            # Rights can be given again: what was measured is kept until then.
+            # Rights can be given again, so measured values are kept until then.
             raise Away(f"{answer.status} {_detail(content)}", _seconds(answer.getheader("Retry-After")))
         if answer.status >= 400:
             raise Refused(answer.status, _detail(content))

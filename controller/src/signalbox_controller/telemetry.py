@@ -89,7 +89,7 @@ class Telemetry:
 
 
 async def _send(socket: ClientConnection, batch: Batch) -> Counter[str]:
-    """Sends a batch and waits until it is confirmed. What else is said, of batches before it, is not waited for."""
+    """Sends a batch and waits until it is confirmed. Answers to earlier batches are ignored."""
     await socket.send(json.dumps({"id": batch.key, "datapoints": points(batch)}))
     while True:
         said = json.loads(await socket.recv())

@@ -1,4 +1,4 @@
-"""Channels of a plugin: what they carry, how raw values become values for people, and how they are simulated."""
+"""Channels of a plugin: their values, the conversion of raw values into values for people, and their simulation."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ pub use alarm::{
 };
 pub use contact::{
     CONTACT_IN_USE, ChatFormat, Contact, ContactChanges, ContactCommand, ContactEvent, ContactEventKind,
-    ContactSpec, Destination, DestinationChanges, NewContact, SealedAddress, rules_of_contact,
+    ContactKind, ContactSpec, Destination, DestinationChanges, NewContact, SealedAddress, rules_of_contact,
 };
 pub use delivery::{
     AttemptResult, Begun, CLAIM_SECONDS, CallbackDelivery, DeliveryBatch, DeliveryBatchCommand,

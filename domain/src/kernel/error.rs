@@ -28,7 +28,7 @@ pub struct Rejection {
     pub kind: ErrorKind,
     /// Stable word for programs, snake_case.
     pub code: String,
-    /// One sentence for users: what happened, why, what to do.
+    /// One sentence for users: problem, cause and remedy.
     pub message: String,
     /// The field of the request that is at fault, if it is one. Command handlers of older releases do not send it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

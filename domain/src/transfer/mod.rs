@@ -9,8 +9,8 @@ mod schedule;
 mod transfer;
 
 pub use agent::{
-    ABSENCE_SECONDS, Agent, AgentCommand, AgentEvent, AgentEventKind, AgentProfile, AgentSystem, AgentType,
-    NewAgent, TransportMode,
+    ABSENCE_SECONDS, Agent, AgentCommand, AgentEvent, AgentEventKind, AgentProfile, AgentStatus, AgentSystem,
+    AgentType, NewAgent, TransportMode,
 };
 pub use agent_token::{AgentToken, AgentTokenCommand, AgentTokenEvent, AgentTokenEventKind, NewAgentToken};
 pub use job::{

@@ -6,8 +6,8 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     automation::{
-        CONTACT_IN_USE, ChatFormat, Contact, ContactChanges, ContactCommand, ContactSpec, Destination,
-        DestinationChanges, NewContact, QuietHours, SealedAddress, SecretChange,
+        CONTACT_IN_USE, ChatFormat, Contact, ContactChanges, ContactCommand, ContactKind, ContactSpec,
+        Destination, DestinationChanges, NewContact, QuietHours, SealedAddress, SecretChange,
     },
     kernel::clean_text,
 };
@@ -38,16 +38,6 @@ use crate::{
 
 /// Local times without seconds.
 const TIME_OF_DAY: &str = "%H:%M";
-
-/// How a contact is notified.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum ContactKind {
-    Email,
-    Chat,
-    Webhook,
-}
-
 /// A contact.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct ContactOut {
@@ -178,7 +168,7 @@ pub(crate) async fn list(
     sort: Sort<ContactRow>,
     Params(ContactParams { name, kind, failing }): Params<ContactParams>,
 ) -> Result<Json<Page<ContactOut>>, Problem> {
-    let filter = ContactFilter { name, kind: kind.map(|kind| kind.as_str().to_owned()), failing };
+    let filter = ContactFilter { name, kind, failing };
     let page = envelope.page()?;
     let (rows, total) = database.read(|pool| contacts::contacts(pool, &filter, sort.order(), page)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))
@@ -245,7 +235,7 @@ pub(crate) async fn update(
     let row = change.find::<ContactRow>().await.map_err(|missing| {
         judged::<Contact>(missing, [examples::contact(), ContactCommand::Change(changes.clone())])
     })?;
-    let present = kind_of(&row.destination);
+    let present = row.destination.kind();
     Problem::unless_kept("kind", "contact", present.as_str(), kind.map(ContactKind::as_str))?;
     changes.destination = given.changes(&sealer, row.id.0, present)?;
     // The aggregate completes omitted fields, so concurrent changes lose nothing.
@@ -304,24 +294,6 @@ impl Shown for ContactRow {
 
     fn version(&self) -> i64 {
         self.version
-    }
-}
-
-fn kind_of(destination: &Destination) -> ContactKind {
-    match destination {
-        Destination::Email { .. } => ContactKind::Email,
-        Destination::Chat { .. } => ContactKind::Chat,
-        Destination::Webhook { .. } => ContactKind::Webhook,
-    }
-}
-
-impl ContactKind {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Email => "email",
-            Self::Chat => "chat",
-            Self::Webhook => "webhook",
-        }
     }
 }
 
@@ -448,7 +420,7 @@ impl From<ContactRow> for ContactOut {
         let mut out = Self {
             public_id: row.id.to_string(),
             name: row.name,
-            kind: row.kind,
+            kind: row.kind.into(),
             address: None,
             url: None,
             format: None,

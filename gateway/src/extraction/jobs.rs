@@ -32,7 +32,7 @@ use crate::{
     context::RequestContext,
     extract::{EnvelopeParams, IfMatch, Params, Sort, Text, Texts, Versions, id},
     past::{AsOf, AtParams, there},
-    problem::{JobNotFoundOut, Problem, ProblemOut},
+    problem::{JobNotFoundOut, Problem, ProblemKind, ProblemOut},
     resource::after_write,
     services::{commands::Commands, replica::Database},
 };
@@ -186,8 +186,13 @@ impl<S: Send + Sync> FromRequestParts<S> for PageKey {
     }
 }
 
+/// There is no such job, or nothing of it.
+pub(super) fn nothing_of_job(detail: &str) -> Problem {
+    Problem::new(ProblemKind::NotFound, "not_found", detail).in_state("not_found")
+}
+
 fn job_not_found() -> Problem {
-    Problem::job_not_found("Job not found")
+    nothing_of_job("Job not found")
 }
 
 /// List the caller's extraction jobs, newest first. Jobs that were sent without a login are in no list.
@@ -300,7 +305,7 @@ pub(super) async fn result(
         let detail = format!("Job is not completed (status: {})", row.status);
         return Err(Problem::conflict("job_not_completed", detail));
     }
-    let missing = || Problem::job_not_found("Result not available: it is not kept any more");
+    let missing = || nothing_of_job("Result not available: it is not kept any more");
     let content = text(&texts, &row).await?.ok_or_else(missing)?;
     Ok(bare(OutputFormat::named(&row.options.output_format).unwrap_or_default(), content))
 }
@@ -391,7 +396,7 @@ async fn find_ever(
 
 async fn find_past(database: &Database, id: Uuid, at: At) -> Result<ExtractionJobRow, Problem> {
     let then = there("Job", past::<ExtractionJobRow>(&database.primary, id, at).await?);
-    then.map_err(|problem| Problem::job_not_found(problem.detail()))
+    then.map_err(|problem| nothing_of_job(problem.detail()))
 }
 
 /// The text of a completed job, while it is kept.

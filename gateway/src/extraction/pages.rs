@@ -50,10 +50,10 @@ pub(super) async fn page(
 ) -> Result<Response, Problem> {
     let width = within("width", width.map(Numeric::get), WIDTH, &WIDTHS)?;
     let row = jobs::find(&database, caller.user.as_ref(), &id).await?;
-    let no_page = || Problem::job_not_found("The document has no such page");
+    let no_page = || jobs::nothing_of_job("The document has no such page");
     let number: usize = digits(&number).ok_or_else(no_page)?;
     let gone = || {
-        Problem::job_not_found(
+        jobs::nothing_of_job(
             "The document is not kept any more: submit it with keep_input=true to look at its pages",
         )
     };

@@ -16,7 +16,7 @@ use signalbox_domain::{
 use signalbox_firmware::is_signature;
 use signalbox_projections::{
     fleet::{
-        firmware::{self, FirmwareFilter, FirmwareRow},
+        firmware::{self, FirmwareFilter, FirmwareRow, RowStatus},
         past_firmware,
     },
     register::At,
@@ -273,9 +273,9 @@ pub(crate) async fn rollback(
         }
         sleep(LOOK).await;
     };
-    let status = match (&row.work, row.status.as_str()) {
+    let status = match (&row.work, row.status.is(RowStatus::Shown(FirmwareStatus::Completed))) {
         (Some(_), _) => StatusCode::ACCEPTED,
-        (None, "completed") => {
+        (None, true) => {
             let why = row.error.unwrap_or_default();
             let detail = format!("The firmware was not rolled back: {why}");
             return Err(Problem::conflict("rollback_failed", detail));
@@ -346,7 +346,7 @@ impl FirmwareOut {
             download_url: row.download_url,
             file_hash_sha256: row.expected_sha256.or(row.file_sha256),
             file_size_bytes: row.file_size,
-            status: row.status,
+            status: row.status.into(),
             error_message: row.error,
             created_on: row.created_at,
             started_on: row.started_at,

@@ -47,7 +47,7 @@ pub(crate) struct Page<T> {
 /// A success without a resource.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct StatusOut {
-    #[schema(value_type = crate::http::words::Success)]
+    #[schema(value_type = crate::http::word_sets::Success)]
     status: &'static str,
     message: &'static str,
 }

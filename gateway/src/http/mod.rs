@@ -14,4 +14,4 @@ pub(crate) mod policy;
 pub(crate) mod problem;
 pub(crate) mod settings;
 pub(crate) mod sockets;
-pub(crate) mod words;
+pub(crate) mod word_sets;

@@ -29,7 +29,7 @@ pub enum Dialect {
     Influx,
 }
 
-/// What went wrong.
+/// A refusal or a failure, with all that its answer says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
     kind: ProblemKind,
@@ -193,9 +193,9 @@ impl Problem {
         Self::new(ProblemKind::NotFound, "not_found", detail).at(at.within(&FieldPointer::to(list)))
     }
 
-    /// There is no such job, or nothing of it; its state is `not_found`.
-    pub fn job_not_found(detail: &str) -> Self {
-        Self { state: Some("not_found"), ..Self::new(ProblemKind::NotFound, "not_found", detail) }
+    /// The same, with the state of the resource.
+    pub fn in_state(self, state: &'static str) -> Self {
+        Self { state: Some(state), ..self }
     }
 
     /// The state does not allow it.
@@ -274,7 +274,6 @@ impl Problem {
         Self::new(ProblemKind::Internal, "internal", "internal server error")
     }
 
-    /// What went wrong.
     pub fn kind(&self) -> ProblemKind {
         self.kind
     }
@@ -284,7 +283,7 @@ impl Problem {
         self.pointer.as_ref()
     }
 
-    /// What happened, for people.
+    /// A sentence for people.
     pub fn detail(&self) -> &str {
         &self.detail
     }

@@ -1,7 +1,7 @@
 //! The description of the interface, made from the code, and its page.
 //!
-//! The routes and views say what is theirs alone; what follows from one place is added afterwards: [`fields`] describes what
-//! means the same everywhere, [`limits`] takes bounds from the constants that enforce them, [`errors`] says what each error
+//! The routes and views describe their own part. The rest is added afterwards, each from one place: [`fields`] describes fields that
+//! mean the same everywhere, [`limits`] takes bounds from the constants that enforce them, [`errors`] says what each error
 //! means, and [`examples`] shows what the tests have sent and received.
 
 mod errors;

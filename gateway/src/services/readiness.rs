@@ -16,13 +16,14 @@ use std::{
 
 use chrono::DateTime;
 use signalbox_clock::Clock;
-use signalbox_database::{on_behalf, within};
+use signalbox_database::{answers, on_behalf, within};
 use signalbox_domain::{
     automation::{Health, HealthCommand, HealthReport, HealthStatus},
     kernel::{Actor, Metadata},
 };
+use signalbox_event_store::head_position;
 use signalbox_messaging::Bus;
-use signalbox_projections::identity::queries::has_users;
+use signalbox_projections::{identity::queries::has_users, positions};
 use sqlx::PgPool;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
@@ -166,16 +167,13 @@ impl Readiness {
 
     async fn observe(&self) {
         for (name, pool) in self.pools() {
-            if within(ANSWER, sqlx::query("SELECT 1").execute(pool)).await.is_ok() {
+            if within(ANSWER, answers(pool)).await.is_ok() {
                 self.seen().pools.insert(name, Instant::now());
             }
         }
         let read = async {
-            let log = sqlx::query_scalar("SELECT position FROM log_head WHERE log = 'events'");
-            let log: i64 = log.fetch_one(&self.0.pool).await?;
-            let positions = sqlx::query_as("SELECT projection, position FROM read.checkpoints");
-            let positions: Vec<(String, i64)> = positions.fetch_all(&self.0.pool).await?;
-            Ok::<_, sqlx::Error>((log, positions))
+            let log = head_position(&self.0.pool).await?;
+            Ok::<_, sqlx::Error>((log, positions(&self.0.pool).await?))
         };
         if let Ok((log, positions)) = within(ANSWER, read).await {
             self.seen().note_positions(log, positions, Instant::now());

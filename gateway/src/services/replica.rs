@@ -252,12 +252,8 @@ impl Follower {
 
 /// How far the primary has written its log.
 async fn written(primary: &mut OwnConnection) -> Result<String, sqlx::Error> {
-    // At the end of a page the reported position is that of the next record, after the next page's header, which is
-    // not replayable.
-    const END: &str = "SELECT CASE WHEN beyond IN (24, 40) THEN (next - beyond)::text ELSE next::text END
-        FROM pg_current_wal_insert_lsn() AS next, LATERAL (SELECT pg_wal_lsn_diff(next, '0/0') % 8192) AS page (beyond)";
     let mut connection = primary.take().await?;
-    let end = sqlx::query_scalar(END).fetch_one(&mut connection).await?;
+    let end = signalbox_database::written_position(&mut connection).await?;
     primary.keep(connection);
     Ok(end)
 }
@@ -265,10 +261,7 @@ async fn written(primary: &mut OwnConnection) -> Result<String, sqlx::Error> {
 /// True once the replica has replayed WAL up to `end`; false on a server that is not in recovery.
 async fn has_replayed(replica: &mut OwnConnection, end: &str) -> Result<bool, sqlx::Error> {
     let mut connection = replica.take().await?;
-    let asked = sqlx::query_scalar(
-        "SELECT coalesce(pg_is_in_recovery() AND pg_last_wal_replay_lsn() >= $1::text::pg_lsn, false)",
-    );
-    let reached = asked.bind(end).fetch_one(&mut connection).await?;
+    let reached = signalbox_database::has_replayed(&mut connection, end).await?;
     replica.keep(connection);
     Ok(reached)
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use signalbox_clock::Clock;
 use signalbox_domain::{
     kernel::AgentId,
-    transfer::{Agent, AgentCommand, AgentProfile, AgentType, NewAgent},
+    transfer::{Agent, AgentCommand, AgentProfile, AgentStatus, AgentType, NewAgent},
 };
 use signalbox_messaging::{MailMessage, Mailbox, Wakeup};
 use signalbox_projections::{
@@ -106,22 +106,13 @@ pub(crate) struct TestOut {
     round_trip_ms: Option<u64>,
 }
 
-/// Whether an agent can be reached.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-enum Status {
-    Online,
-    Offline,
-    Error,
-}
-
 /// Which agents are listed.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct AgentFilter {
     /// `online`, `offline` or `error`.
     #[param(value_type = Option<crate::words::AgentStatus>)]
-    status: Option<Status>,
+    status: Option<AgentStatus>,
     /// `server` or `client`.
     #[param(value_type = Option<crate::words::AgentType>)]
     r#type: Option<AgentType>,
@@ -370,7 +361,7 @@ impl From<AgentRow> for AgentOut {
             name: row.name,
             r#type: row.agent_type.into(),
             description: row.description,
-            status: row.status,
+            status: row.status.into(),
             version: row.version_text,
             hostname: row.hostname,
             system: row.system,

@@ -7,11 +7,12 @@
 
 use std::collections::{HashMap, HashSet};
 
-use chrono::{DateTime, TimeDelta, Utc};
-use signalbox_database::delete_in_batches;
 use signalbox_domain::{kernel::AgentId, transfer::Leg};
 use signalbox_messaging::{Mail, Waiting};
-use signalbox_projections::transfer::parse_mail_key;
+use signalbox_projections::transfer::{
+    parse_mail_key,
+    queries::agent_requests::{self, TakenRequest},
+};
 use sqlx::PgPool;
 use tokio::spawn;
 
@@ -20,8 +21,6 @@ use crate::{problem::Problem, transfer::services::TransferServices};
 
 /// Seconds before an agent with capabilities is asked again for what it has taken charge of.
 const ASK_AGAIN_SECONDS: f64 = 60.0;
-/// Age after which a request holds nothing back.
-const KEPT: TimeDelta = TimeDelta::days(7);
 
 /// Records that `agent` has taken charge of the messages `taken`.
 pub(super) async fn record_taken(
@@ -39,22 +38,15 @@ pub(super) async fn record_taken(
         let known = newest.entry((number, word(leg))).or_insert(attempt);
         *known = attempt.max(*known);
     }
-    let legs: Vec<_> = newest.keys().copied().collect();
-    sqlx::query(
-        "INSERT INTO ops.agent_requests (agent_id, transfer, leg, attempt, session, taken_at, ended)
-         SELECT a.id, t.transfer, t.leg, t.attempt, a.session, now(), false
-           FROM read.agents a, unnest($2::bigint[], $3::text[], $4::int[]) AS t (transfer, leg, attempt)
-          WHERE a.id = $1
-         ON CONFLICT (agent_id, transfer, leg) DO UPDATE
-            SET attempt = excluded.attempt, session = excluded.session, taken_at = excluded.taken_at, ended = false",
-    )
-    .bind(agent.0)
-    .bind(legs.iter().map(|(number, _)| *number).collect::<Vec<_>>())
-    .bind(legs.iter().map(|(_, leg)| (*leg).to_owned()).collect::<Vec<_>>())
-    .bind(legs.iter().map(|key| i32::try_from(newest[key]).unwrap_or(i32::MAX)).collect::<Vec<_>>())
-    .execute(pool)
-    .await?;
-    Ok(())
+    let taken: Vec<_> = newest
+        .into_iter()
+        .map(|((transfer, leg), attempt)| TakenRequest {
+            transfer,
+            leg,
+            attempt: i32::try_from(attempt).unwrap_or(i32::MAX),
+        })
+        .collect();
+    agent_requests::record_taken(pool, agent, &taken).await
 }
 
 /// `mails` without the requests that the agent may not get yet.
@@ -69,7 +61,12 @@ pub(super) async fn allowed(
         return Ok(mails);
     }
     let is_capable = !capabilities.is_empty();
-    let held_back: HashSet<_> = held_back(pool, agent, is_capable, &transfers).await?.into_iter().collect();
+    let held_back: HashSet<_> = match is_capable {
+        true => agent_requests::taken_within(pool, agent, &transfers, ASK_AGAIN_SECONDS).await?,
+        false => agent_requests::not_ended(pool, agent, &transfers).await?,
+    }
+    .into_iter()
+    .collect();
     let is_allowed = |mail: &Mail| {
         parse_mail_key(&mail.key).is_none_or(|(number, attempt, leg)| {
             // To an agent without capabilities all attempts are the same work.
@@ -78,32 +75,6 @@ pub(super) async fn allowed(
         })
     };
     Ok(mails.into_iter().filter(is_allowed).collect())
-}
-
-async fn held_back(
-    pool: &PgPool,
-    agent: AgentId,
-    is_capable: bool,
-    transfers: &[i64],
-) -> Result<Vec<(i64, String, i32)>, sqlx::Error> {
-    sqlx::query_as(
-        "SELECT r.transfer, r.leg, CASE WHEN $2 THEN r.attempt ELSE 0 END
-           FROM ops.agent_requests r JOIN read.agents a ON a.id = r.agent_id
-          WHERE r.agent_id = $1 AND r.transfer = ANY($3) AND r.session = a.session
-            AND CASE WHEN $2 THEN r.taken_at > now() - make_interval(secs => $4) ELSE NOT r.ended END",
-    )
-    .bind(agent.0)
-    .bind(is_capable)
-    .bind(transfers)
-    .bind(ASK_AGAIN_SECONDS)
-    .fetch_all(pool)
-    .await
-}
-
-/// Deletes rows that are too old at `now`, the time of sweeps, to hold anything back.
-pub(crate) async fn purge(pool: &PgPool, now: DateTime<Utc>) -> Result<(), sqlx::Error> {
-    let old = "t.taken_at < least($1, now() - interval '7 days')";
-    delete_in_batches(pool, "ops.agent_requests", old, now - KEPT).await.map(drop)
 }
 
 /// Records, when it is dropped, that the HTTP body of a leg has ended.
@@ -138,16 +109,7 @@ pub(super) async fn record_end(
     number: i64,
     leg: Option<Leg>,
 ) -> Result<(), sqlx::Error> {
-    sqlx::query(
-        "UPDATE ops.agent_requests SET ended = true
-          WHERE agent_id = $1 AND transfer = $2 AND ($3::text IS NULL OR leg = $3) AND NOT ended",
-    )
-    .bind(agent.0)
-    .bind(number)
-    .bind(leg.map(word))
-    .execute(pool)
-    .await
-    .map(drop)
+    agent_requests::record_end(pool, agent, number, leg.map(word)).await
 }
 
 fn word(leg: Leg) -> &'static str {

@@ -52,7 +52,7 @@ pub enum BlobError {
     /// continued ends where it did.
     #[error("the disk is full")]
     DiskFull { source: io::Error },
-    /// The bucket cannot be reached or refuses. What is in it stays; an upload can be continued.
+    /// The bucket cannot be reached or refuses. Its content stays; an upload can be continued.
     #[error("cannot {action} in the bucket")]
     Unavailable {
         /// The operation that failed.

@@ -12,7 +12,7 @@ pub const BATCH: i64 = 10_000;
 const MAX_BATCHES: usize = 100;
 
 /// Deletes the rows of `table`, which is not partitioned, for which `condition` holds; returns how many. `$1` in the condition
-/// is `value`, and `t` the table. What is left after a million rows is deleted by the next call.
+/// is `value`, and `t` the table. After a million rows the next call has to continue.
 ///
 /// # Errors
 /// The database's error; earlier batches stay deleted.

@@ -8,17 +8,17 @@ mod begin;
 mod caller;
 mod class;
 mod concurrent_index;
-mod faults;
 mod functions;
 mod host;
 mod migrating;
+pub mod ops;
 mod own;
 mod pool;
 mod refusal;
+mod sequence;
+mod server;
 mod server_time;
-mod staged_files;
 mod steps;
-mod sweep_clock;
 mod watch;
 
 use signalbox_boxed::boxed;
@@ -30,20 +30,23 @@ pub use batches::{BATCH, delete_batch, delete_in_batches};
 pub use begin::{begin, begin_as};
 pub use caller::on_behalf;
 pub use class::Class;
-pub use faults::{
-    Fault, clear_fault, fault_entries, faults, forget_fault_entry, note_check, note_fault_entry, report_fault,
-};
 pub use functions::{SqlFunction, sql_functions};
 pub use host::{Host, clock_difference, least_space};
 pub use migrating::migrate_by;
+pub use ops::{
+    Fault, LEAP, LEAP_INTERVAL, MAX_DIFFERENCE, StagedFile, clear_fault, fault_entries, faults,
+    forget_fault_entry, forget_staged, give_up_staged, newest_recorded, note_check, note_fault_entry,
+    note_staged, offer_staged, postpone_staged, report_fault, sweep_time,
+};
 pub use own::{BY_KEY, OwnConnection, within};
 pub use refusal::{is_disk_full, is_lock_conflict, is_refusal};
-pub use server_time::{CachedServerClock, ServerClock, SharedServerClock, server_time};
-pub use staged_files::{
-    StagedFile, forget_staged, give_up_staged, note_staged, offer_staged, postpone_staged,
+pub use sequence::next_numbers;
+pub use server::{
+    ReplicaState, answers, create_database, has_replayed, replica_state, server_version,
+    settings_that_lose_commits, wal_writer_delay, written_position,
 };
+pub use server_time::{CachedServerClock, ServerClock, SharedServerClock, server_time};
 pub use steps::{RunningStep, StepWatch, Steps};
-pub use sweep_clock::{LEAP, LEAP_INTERVAL, MAX_DIFFERENCE, newest_recorded, sweep_time};
 
 use functions::pending_functions;
 use migrating::MIGRATOR;

@@ -19,7 +19,7 @@ use tokio::{runtime, sync::oneshot, time::sleep};
 
 use crate::{
     ACQUIRE, clear_fault,
-    faults::report_fault_lasting,
+    ops::report_fault_lasting,
     pool::{self, Limits},
 };
 

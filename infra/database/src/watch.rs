@@ -28,7 +28,7 @@ use sqlx::{Connection, Executor, PgConnection, Row, postgres::PgConnectOptions};
 use crate::{class::Class, within};
 
 const TICK: Duration = Duration::from_millis(500);
-/// A round that starts later than this means that the process was stopped: what arrived meanwhile is still to be read.
+/// A round that starts later than this means that the process was stopped: answers that arrived meanwhile are still to be read.
 const LATE: Duration = Duration::from_secs(3);
 /// Silence of a connection in use after which the server is asked about it.
 const ASK_AFTER: Duration = Duration::from_secs(7);

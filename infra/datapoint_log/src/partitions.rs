@@ -38,7 +38,8 @@ pub async fn add_day(
     Ok(())
 }
 
-/// Drops the days of the log before `oldest`; returns how many. What has not been folded yet must be no older.
+/// Drops the days before `oldest` of the log and of its tombstones; returns the number of dropped partitions. Rows that are not
+/// folded yet must be of `oldest` or later.
 ///
 /// # Errors
 /// The database's error.

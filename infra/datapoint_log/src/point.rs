@@ -68,7 +68,7 @@ pub fn micros(time: DateTime<Utc>) -> i64 {
     time.timestamp_micros()
 }
 
-/// The moment `micros` after 1970; what no calendar holds is 1970.
+/// The time `micros` after the start of 1970, or that start if the calendar does not reach so far.
 pub fn moment(micros: i64) -> DateTime<Utc> {
     DateTime::from_timestamp_micros(micros).unwrap_or_default()
 }

@@ -177,7 +177,7 @@ pub fn decode_payload(mut payload: &[u8]) -> Result<Vec<Point>, CodecError> {
     Ok(points)
 }
 
-/// Checks that `block` is one block of `count` finite points: what cannot be read back must not enter the log.
+/// Checks that `block` is one block of `count` finite points: an unreadable block must not enter the log.
 ///
 /// # Errors
 /// [`CodecError`].
@@ -290,7 +290,7 @@ pub async fn read_rows(
     .await
 }
 
-/// When rows were appended, by their positions; each is given with its day. What retention has dropped is left out.
+/// When rows were appended, by their positions; each is given with its day. Rows that retention has dropped are left out.
 ///
 /// # Errors
 /// The database's error.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Why a document gave no text: what happened, why, and what to do, without anything of the document or the machine.
+/// Its message says the problem, the cause and the remedy, and nothing of the document's content or the machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Failure {

@@ -6,8 +6,8 @@
 //! [blocks](block); processors clean them; a writer turns them into text. A document that crashes, hangs or explodes its
 //! parser fails alone, with a [`Failure`] that says why.
 //!
-//! The program that a pool starts has to call [`run_child`]. What needs the network (a Tika server, a recognising service,
-//! a language model) is asked by the parent.
+//! The program that a pool starts has to call [`run_child`]. Services in the network (a Tika server, a recognising
+//! service, a language model) are called by the parent.
 
 pub mod block;
 mod cleanup;

@@ -1,4 +1,4 @@
-//! Documents, as the rest of the system uses them: who reads a document is decided here.
+//! Documents, as the rest of the system uses them: chooses the engine or service for each document.
 
 use signalbox_boxed::boxed;
 use std::{path::PathBuf, sync::Arc, time::Duration};

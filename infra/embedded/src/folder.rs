@@ -1,7 +1,7 @@
 //! A server's folder: claimed by one process at a time, with the server's secret, log and data in it.
 //!
-//! The folder itself stays this process's own, also where the server runs as another user: what that user may write
-//! is a folder inside it. Otherwise it could put links here that root would follow.
+//! The folder itself stays this process's own, also where the server runs as another user: that user may write
+//! only in a folder inside it. Otherwise it could put links here that root would follow.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File, Permissions, TryLockError};

@@ -10,6 +10,7 @@
 
 mod append;
 mod batch;
+mod by_type;
 mod cause;
 mod chain;
 mod changed;
@@ -28,6 +29,7 @@ mod stream_slice;
 mod upcast;
 
 pub use append::{Appender, Heads};
+pub use by_type::read_type;
 pub use cause::{trace_at, trace_of_cause, trace_of_stream, traces_at};
 pub use chain::{
     ChainError, Fault, Hash, Head, HeadError, SignedHead, Verification, chain_head, extend_chain,

@@ -159,7 +159,7 @@ pub async fn first_gap(
     last: i64,
 ) -> Result<Option<i64>, sqlx::Error> {
     sqlx::query_scalar(
-        "SELECT expected FROM generate_series($1 + 1, $2) AS expected
+        "SELECT expected FROM generate_series($1::bigint + 1, $2::bigint) AS expected
           WHERE NOT EXISTS (SELECT FROM events WHERE events.position = expected) ORDER BY 1 LIMIT 1",
     )
     .bind(position)

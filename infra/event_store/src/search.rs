@@ -63,8 +63,8 @@ pub enum SearchError {
     Database(#[from] sqlx::Error),
 }
 
-/// At most `limit` events that `filter` wants, in this order. What is read does not grow with the log, but where the parts of
-/// a filter match many events and all of them together few; such a search is given up after some seconds.
+/// At most `limit` events that match `filter`, in this order. The work does not grow with the log, except where each part of
+/// a filter matches many events and all together few; such a search is given up after some seconds.
 ///
 /// # Errors
 /// [`SearchError`].
@@ -130,7 +130,7 @@ impl Search<'_> {
             self.read_log(self.first, self.last).await?;
             return Ok(self.found);
         };
-        // The index follows the log; what is not in it yet is read from the log.
+        // The index lags behind the log; newer events are read from the log.
         let indexed = indexed(self.pool).await?;
         let (first, last) = (self.first, self.last);
         if self.order == LogOrder::NewestFirst {

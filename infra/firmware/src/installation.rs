@@ -165,7 +165,7 @@ impl Locked {
     /// Removes the folder of `version`, if there is one.
     ///
     /// # Errors
-    /// When the disk refuses. What is left of it does not bear its name any more.
+    /// When the disk refuses. A folder that is removed only in part has another name by then.
     pub fn remove(&self, version: ReleaseVersion) -> io::Result<()> {
         let (folder, gone) = (self.of(version), self.path(&format!("{version}.old.{PARTIAL}")));
         if !folder.exists() {

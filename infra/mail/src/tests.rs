@@ -28,7 +28,7 @@ fn settings(port: u16) -> Settings {
     }
 }
 
-/// Takes mails of one connection, with `answer` to the receiver; what was sent.
+/// Takes mails of one connection, answers `RCPT` with `answer`, and returns the received lines.
 async fn serve(stream: impl AsyncRead + AsyncWrite, answer: &str) -> String {
     let (read, mut write) = split(stream);
     write.write_all(b"220 test\r\n").await.unwrap();

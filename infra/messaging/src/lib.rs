@@ -1,4 +1,4 @@
-//! The bus. NATS carries, it is never the truth: whatever is lost here is put back from the log.
+//! The bus. NATS is a transport and never the source of truth: messages lost here are restored from the log.
 //!
 //! * [`Bus`] is the connection; [`Bus::send`] sends a command and waits for its outcome, [`Bus::serve`] answers them.
 //! * [`Wakeup`]s make readers poll the log or a read model; they carry positions, never data.

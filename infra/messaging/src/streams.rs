@@ -106,8 +106,8 @@ impl Bus {
 
     /// Notes whether the stream of `config` has stored a message.
     ///
-    /// After a full disk, nats-server may answer for a stream and store nothing in it until it is restarted. What our streams hold
-    /// can be put back from the log, so such a stream is deleted and made again.
+    /// After a full disk, nats-server may answer for a stream and store nothing in it until it is restarted. Our streams
+    /// can be restored from the log, so such a stream is deleted and made again.
     pub(crate) async fn note_stored<T>(&self, config: Config, stored: &Result<T, PublishError>) {
         self.note_unstored(stored);
         let name = config.name.clone();

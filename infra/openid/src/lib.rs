@@ -1,6 +1,6 @@
 //! Logins at an OpenID provider: OpenID Connect Core 1.0, authorization code flow with PKCE (RFC 7636).
 //!
-//! The address of the provider is the operator's, so it may be anywhere; what it answers is bounded in time and size. Its
+//! The address of the provider is the operator's, so it may be anywhere; its answers are bounded in time and size. Its
 //! metadata and keys are remembered for an hour, and keys are fetched again when a token names one that is not known.
 //!
 //! It is not a session, and knows no users: it says who somebody is at the provider.

@@ -18,7 +18,7 @@ const LEAST_CODES: usize = 4;
 const LATIN_END: u32 = 0x250;
 /// At least one in so many codes is an unlikely letter: numbers of shapes are often those of letters by chance.
 const UNLIKELY_SHARE: usize = 5;
-/// Letters of a page that are looked at; what is behind them is read as it is.
+/// Letters of a page that are checked; those behind them are read as they are.
 const MOST_LETTERS: c_int = 10 * MAX_WORDS as c_int;
 
 /// A letter that has a font: its number on the page, its code or letter, and whether the font does not say which one it is.

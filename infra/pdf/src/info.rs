@@ -1,6 +1,6 @@
 //! Title, author and subject as the bytes of a file name them, without the table that says where its objects are.
 //!
-//! A damaged table is mended by looking for the objects; PDFium does not look for these. What is compressed is not seen here.
+//! A damaged table is mended by looking for the objects; PDFium does not look for these. Compressed objects are not found here.
 
 use crate::Metadata;
 

@@ -93,7 +93,7 @@ impl<'a> Page<'a> {
         words::read(self).ok_or(PdfError::Page(self.index + 1))
     }
 
-    /// Values of form fields, and comments. What of them is shown on the page is also among its words.
+    /// Values of form fields, and comments. Those that the page shows are also among its words.
     pub fn annotations(&self) -> &Annotations {
         &self.annotations
     }

@@ -22,7 +22,7 @@ use crate::{
 const LINE_FEED: u32 = 0x0A;
 /// How far the letters of a level word may be above and below each other, in sizes of the font.
 const LEVEL: f32 = 0.1;
-/// Words of a page at most; what is more is left out.
+/// Words of a page at most; further ones are left out.
 pub const MAX_WORDS: usize = 200_000;
 
 /// A rectangle in points, from the left upper corner of the page.
@@ -215,7 +215,7 @@ impl Reader<'_> {
             let origin = self.origin(index);
             let (_, baseline) = self.frame.seen(origin.0 as f32, origin.1 as f32);
             let (area, size) = (self.letter_area(index), self.style(self.object(index), index).size);
-            // Shapes of joined letters become letters. What shares a place is turned round with the word.
+            // Shapes of joined letters become letters, in reverse, because the whole word is turned round later.
             let pieces: Vec<char> =
                 if direction::is_shape(shown) { shown.nfkc().collect() } else { vec![shown] };
             for letter in pieces.into_iter().rev() {

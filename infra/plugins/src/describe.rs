@@ -191,7 +191,7 @@ impl Plugins {
         let place = timeout(QUEUE_TIMEOUT, self.0.place.acquire()).await;
         let _place = place.map_err(|_| DescribeError::Busy)?.map_err(|_| DescribeError::Busy)?;
         let interpreter = self.0.interpreter.get_or_try_init(|| self.find_interpreter()).await?;
-        // Each time: what runs first in the confined process must be what was compiled in.
+        // Each time: the confined process must first run the code that was compiled in.
         let sdk = sdk::write(&self.0.folder)?.canonicalize()?;
         let environment = sha256.map(|sha256| self.environment(sha256));
         let folder = environment.as_deref();

@@ -1,7 +1,7 @@
 //! Wheels with plugins.
 //!
-//! A wheel is checked before anything of it is unpacked ([`Wheel`]), and unpacked into a folder that is its own. What it
-//! offers is found out by a process that runs its code and can do nothing else ([`Plugins::describe`]): without
+//! A wheel is checked before anything of it is unpacked ([`Wheel`]), and unpacked into a folder that is its own. Its
+//! classes are listed by a process that runs its code and can do nothing else ([`Plugins::describe`]): without
 //! network, other processes, files of others, an environment, or time and memory without limit.
 
 mod child;

@@ -15,7 +15,7 @@ pub const MAX_WHEEL_BYTES: u64 = 50 << 20;
 const MAX_ENTRIES: usize = 5_000;
 /// All files of a wheel together once they are unpacked, in bytes.
 const MAX_UNPACKED: u64 = 256 << 20;
-/// How many times larger than packed they may be. Source text packs to a fifth; what is far beyond is a bomb.
+/// How many times larger than packed they may be. Source text packs to a fifth; a ratio far beyond is a bomb.
 const MAX_RATIO: u64 = 200;
 /// Up to this size, in bytes, the ratio says nothing.
 const SMALL: u64 = 1 << 20;
@@ -93,8 +93,8 @@ impl Wheel {
         Ok(Self { archive, name, version })
     }
 
-    /// Unpacks it into the folder `into`, which is made. Every byte is counted: what an archive says of its sizes may be
-    /// a lie.
+    /// Unpacks it into the folder `into`, which is made. Every byte is counted, because the sizes that an archive states
+    /// may be false.
     ///
     /// # Errors
     /// [`WheelError`]; the folder is to be removed then.

@@ -16,6 +16,7 @@ use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 use rand::{TryRngCore, rngs::OsRng};
 use signalbox_clock::Clock;
 use signalbox_config::Secret;
+use signalbox_database::ops::sealing_keys::{add_sealing_key, sealing_keys};
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -128,12 +129,8 @@ impl Sealer {
 
     /// Whether there is a key.
     async fn load(&self) -> Result<bool, SealError> {
-        let rows: Vec<(String, Vec<u8>)> =
-            sqlx::query_as("SELECT name, secret FROM ops.sealing_keys ORDER BY created_at, name")
-                .fetch_all(&self.pool)
-                .await?;
         let mut ring = Ring::default();
-        for (name, secret) in rows {
+        for (name, secret) in sealing_keys(&self.pool).await? {
             let key = RandomizedNonceKey::new(&AES_256_GCM, &secret).map_err(|_| SealError::Cipher)?;
             ring.newest.clone_from(&name);
             ring.keys.insert(name, Arc::new(key));
@@ -158,14 +155,6 @@ fn open_bytes(key: &RandomizedNonceKey, resource: Uuid, text: &str) -> Option<Ve
 async fn make_key(pool: &PgPool, clock: &Clock) -> Result<(), SealError> {
     let mut secret = [0; 32];
     OsRng.try_fill_bytes(&mut secret).map_err(|_| SealError::Cipher)?;
-    sqlx::query(
-        "INSERT INTO ops.sealing_keys (name, secret, created_at)
-         SELECT $1, $2, greatest($3, max(created_at) + interval '1 microsecond') FROM ops.sealing_keys",
-    )
-    .bind(clock.new_id().simple().to_string())
-    .bind(secret.as_slice())
-    .bind(clock.now())
-    .execute(pool)
-    .await?;
+    add_sealing_key(pool, &clock.new_id().simple().to_string(), &secret, clock.now()).await?;
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Spans on their way to a collector: gathered in a bounded queue, sent by a thread of their own.
 //!
-//! A collector that is away costs the service nothing: what does not fit the queue is dropped, and the loss is logged at most
-//! once a minute.
+//! A collector that is away costs the service nothing: spans that do not fit the queue are dropped, and the loss is logged
+//! at most once a minute.
 
 use std::{
     fmt,

@@ -1,7 +1,10 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use sha2::{Digest, Sha256};
 use signalbox_boxed::boxed;
-use signalbox_database::{server_time, sweep_time};
+use signalbox_database::{
+    ops::extraction_cache::{self, CachedText},
+    server_time, sweep_time,
+};
 use signalbox_documents::{Extraction, Options};
 use uuid::Uuid;
 
@@ -56,7 +59,7 @@ impl Texts {
     #[boxed]
     pub async fn recall(&self, key: &CacheKey) -> Result<Option<Extraction>, TextError> {
         let now = server_time(&self.pool, &self.clock).await?;
-        match self.cached(key, self.expiry(now)).await? {
+        match extraction_cache::find(&self.pool, &key.0, self.expiry(now)).await? {
             Some(id) => self.read(id).await,
             None => Ok(None),
         }
@@ -68,28 +71,15 @@ impl Texts {
     /// [`TextError`].
     #[boxed]
     pub async fn evict(&self, key: &CacheKey) -> Result<(), TextError> {
-        let Some(id) = self.cached(key, DateTime::UNIX_EPOCH).await? else { return Ok(()) };
+        let found = extraction_cache::find(&self.pool, &key.0, DateTime::UNIX_EPOCH).await?;
+        let Some(id) = found else { return Ok(()) };
         self.drop_entry(&key.0, id).await
-    }
-
-    /// The blob of a text that was remembered after `since`.
-    async fn cached(&self, key: &CacheKey, since: DateTime<Utc>) -> Result<Option<Uuid>, sqlx::Error> {
-        sqlx::query_scalar("SELECT blob_id FROM ops.extraction_cache WHERE key = $1 AND created_at > $2")
-            .bind(&key.0)
-            .bind(since)
-            .fetch_optional(&self.pool)
-            .await
     }
 
     /// Removes the text `id`, and its entry: only this one, because the document may have been read again meanwhile.
     async fn drop_entry(&self, key: &str, id: Uuid) -> Result<(), TextError> {
         self.remove(id).await?;
-        sqlx::query("DELETE FROM ops.extraction_cache WHERE key = $1 AND blob_id = $2")
-            .bind(key)
-            .bind(id)
-            .execute(&self.pool)
-            .await?;
-        Ok(())
+        Ok(extraction_cache::forget(&self.pool, key, id).await?)
     }
 
     /// Remembers what the document gave, unless it lacks something that `options` ask for: another time it may not.
@@ -112,28 +102,18 @@ impl Texts {
         }
         let id = self.clock.new_id();
         let written = self.write(id, extraction).await?;
+        let text = CachedText {
+            key: &key.0,
+            blob: id,
+            size: i64::try_from(written.size).unwrap_or(i64::MAX),
+            network: origin.network(),
+        };
         // A text that has expired and is not swept yet gives way.
-        let replaced: Option<Option<Uuid>> = sqlx::query_scalar(
-            "WITH expired AS (SELECT blob_id FROM ops.extraction_cache WHERE key = $1 AND created_at <= $6)
-             INSERT INTO ops.extraction_cache AS known (key, blob_id, size, created_at, network)
-             VALUES ($1, $2, $3, coalesce($4, clock_timestamp()), $5)
-             ON CONFLICT (key) DO UPDATE
-             SET blob_id = excluded.blob_id, size = excluded.size, created_at = excluded.created_at, network = excluded.network
-             WHERE known.created_at <= $6
-             RETURNING (SELECT blob_id FROM expired)",
-        )
-        .bind(&key.0)
-        .bind(id)
-        .bind(i64::try_from(written.size).unwrap_or(i64::MAX))
-        .bind(self.clock.manual_time())
-        .bind(origin.network())
-        .bind(self.expiry(server_time(&self.pool, &self.clock).await?))
-        .fetch_optional(&self.pool)
-        .await?;
-        match replaced {
-            Some(Some(expired)) => self.remove(expired).await,
-            Some(None) => Ok(()),
-            None => self.remove(id).await,
+        let expiry = self.expiry(server_time(&self.pool, &self.clock).await?);
+        let unnamed = extraction_cache::remember(&self.pool, text, expiry, self.clock.manual_time()).await?;
+        match unnamed {
+            Some(blob) => self.remove(blob).await,
+            None => Ok(()),
         }
     }
 
@@ -149,16 +129,8 @@ impl Texts {
     #[boxed]
     pub async fn forget(&self) -> Result<(), TextError> {
         let Some(now) = sweep_time(&self.pool, &self.clock).await? else { return Ok(()) };
-        let forgotten: Vec<(String, Uuid)> = sqlx::query_as(
-            "SELECT key, blob_id FROM (
-                SELECT key, blob_id, created_at, sum(size) OVER (ORDER BY created_at DESC, key) AS total
-                  FROM ops.extraction_cache) remembered
-              WHERE created_at <= $1 OR total > $2",
-        )
-        .bind(self.expiry(now))
-        .bind(i64::try_from(self.cache_bytes).unwrap_or(i64::MAX))
-        .fetch_all(&self.pool)
-        .await?;
+        let most = i64::try_from(self.cache_bytes).unwrap_or(i64::MAX);
+        let forgotten = extraction_cache::superfluous(&self.pool, self.expiry(now), most).await?;
         let mut failed = None;
         for (key, id) in forgotten {
             // One text that cannot be removed does not keep the others.

@@ -61,7 +61,7 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// Texts in `blobs`; what is remembered is noted in the database.
+    /// Texts in `blobs`; remembered ones are noted in the database.
     pub fn new(pool: PgPool, blobs: BlobStore, clock: Clock, config: &Config) -> Self {
         let cache_bytes = u64::from(config.cache_mb) << 20;
         Self { pool, blobs, clock, cache_hours: config.cache_hours, cache_bytes }

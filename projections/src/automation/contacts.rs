@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 use signalbox_boxed::boxed;
 use signalbox_domain::{
-    automation::{ContactEvent, ContactSpec, Destination, NewContact, QuietHours},
+    automation::{ContactEvent, ContactKind, ContactSpec, Destination, NewContact, QuietHours},
     kernel::{ContactId, UserId},
 };
 use signalbox_event_store::RecordedEvent;
@@ -13,6 +13,7 @@ use sqlx::{PgPool, types::Json};
 use uuid::Uuid;
 
 use crate::{
+    Word,
     page::{Listed, Order, Page, Sorting, and_eq, and_like, list},
     table::{ReadRow, Table},
 };
@@ -23,8 +24,7 @@ pub struct ContactRow {
     pub id: ContactId,
     pub owner_id: UserId,
     pub name: String,
-    /// `email`, `chat` or `webhook`.
-    pub kind: String,
+    pub kind: Word<ContactKind>,
     pub destination: Json<Destination>,
     pub quiet_hours: Option<Json<QuietHours>>,
     /// False while its newest change cannot be read: its old address gets nothing more.
@@ -47,7 +47,7 @@ impl ContactRow {
     fn set_spec(&mut self, spec: ContactSpec) {
         let ContactSpec { name, destination, quiet_hours } = spec;
         self.name = name;
-        self.kind = destination.kind().to_owned();
+        self.kind = destination.kind().into();
         self.destination = Json(destination);
         self.quiet_hours = quiet_hours.map(Json);
         self.is_reachable = true;
@@ -63,7 +63,7 @@ pub(super) fn fold(rows: &mut Table<ContactRow>, recorded: &RecordedEvent, event
                 id: ContactId(id),
                 owner_id: owner,
                 name,
-                kind: destination.kind().to_owned(),
+                kind: destination.kind().into(),
                 destination: Json(destination),
                 quiet_hours: quiet_hours.map(Json),
                 is_reachable: true,
@@ -87,7 +87,7 @@ pub(super) fn fold(rows: &mut Table<ContactRow>, recorded: &RecordedEvent, event
 pub struct ContactFilter {
     /// Part of the name, in any case of letters.
     pub name: Option<String>,
-    pub kind: Option<String>,
+    pub kind: Option<ContactKind>,
     /// Only contacts whose newest message failed or was given up, or only the others.
     pub failing: Option<bool>,
 }
@@ -136,7 +136,7 @@ pub async fn contacts(
     list(pool, "SELECT *", order, page, |query| {
         query.push(" FROM read.contacts WHERE true");
         and_like(query, "name", filter.name.as_deref());
-        and_eq(query, "kind", filter.kind.clone());
+        and_eq(query, "kind", filter.kind.map(ContactKind::as_str));
         and_eq(query, NEWEST_FAILED, filter.failing);
     })
     .await

@@ -207,3 +207,19 @@ pub async fn replaying(pool: &PgPool, limit: i64) -> Result<Vec<WebhookRow>, sql
         .fetch_all(pool)
         .await
 }
+
+/// How an entry of the log names the receiver of a delivery: a webhook by its id, because everybody reads these entries and only
+/// admins may see addresses, which can hold secrets; a contact by its name.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn receiver_name(pool: &PgPool, id: WebhookId) -> Result<Option<String>, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT 'webhook ' || id FROM read.webhooks WHERE id = $1
+          UNION ALL SELECT 'contact ' || name FROM read.contacts WHERE id = $1",
+    )
+    .bind(id)
+    .fetch_optional(pool)
+    .await
+}

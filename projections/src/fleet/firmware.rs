@@ -1,7 +1,7 @@
 //! Firmware updates and the version in force, as tables, and queries about them.
 
 use chrono::{DateTime, Utc};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use signalbox_boxed::boxed;
 use signalbox_domain::{
     fleet::{FirmwareBundle, FirmwareEvent, FirmwareFailure, FirmwareRef, FirmwareStatus, NewFirmware},
@@ -13,12 +13,46 @@ use sqlx::{PgPool, types::Json};
 use uuid::Uuid;
 
 use crate::{
+    Word,
     page::{Listed, Order, Page, Sorting, and_eq, list},
     table::{ReadRow, Table},
 };
 
 /// An installation has one version in force.
 pub(super) const INSTALLATION: Uuid = Uuid::from_u128(0x5197_a1b0_0000_8000_8000_0000_0000_0002);
+
+/// Status of an update in its row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum RowStatus {
+    /// One that clients see.
+    Shown(FirmwareStatus),
+    Hidden(HiddenStatus),
+}
+
+/// Status of an update that no client sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HiddenStatus {
+    /// Its files are yet to be removed.
+    Deleted,
+}
+
+/// Work on an update.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FirmwareWork {
+    /// It is brought into force.
+    Apply,
+    /// The firmware before it is.
+    Rollback,
+}
+
+impl From<FirmwareStatus> for Word<RowStatus> {
+    fn from(status: FirmwareStatus) -> Self {
+        RowStatus::Shown(status).into()
+    }
+}
 
 /// A version that machines may be brought to.
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
@@ -42,14 +76,13 @@ pub struct FirmwareRow {
     pub file_size: Option<i64>,
     /// Of the bundle.
     pub file_sha256: Option<String>,
-    /// Status word; `deleted` while its files are yet to be removed.
-    pub status: String,
+    pub status: Word<RowStatus>,
     /// Why it failed, or could not be rolled back.
     pub error: Option<String>,
     /// Stable word for that.
     pub error_code: Option<String>,
-    /// `apply` or `rollback`, while a worker is to do it.
-    pub work: Option<String>,
+    /// Work that waits for a worker.
+    pub work: Option<Word<FirmwareWork>>,
     /// How often that was begun.
     pub attempts: i32,
     /// The firmware in force before it; absent for the one that shipped with the product.
@@ -145,7 +178,7 @@ impl FirmwareRow {
             blob_id: None,
             file_size: None,
             file_sha256: None,
-            status: FirmwareStatus::Pending.as_str().to_owned(),
+            status: FirmwareStatus::Pending.into(),
             error: None,
             error_code: None,
             work: None,
@@ -169,26 +202,26 @@ impl FirmwareRow {
                 self.signature = signature.or(self.signature.take());
             }
             FirmwareEvent::FirmwareApplyRequested { download_url, sha256 } => {
-                self.begin("apply");
+                self.begin(FirmwareWork::Apply);
                 (self.started_at, self.completed_at) = (Some(at), None);
-                self.status = FirmwareStatus::Downloading.as_str().to_owned();
+                self.status = FirmwareStatus::Downloading.into();
                 if download_url.is_some() {
                     self.download_url = download_url;
                     self.set_bundle(None);
                 }
                 self.expected_sha256 = sha256.map(String::from).or(self.expected_sha256.take());
             }
-            FirmwareEvent::FirmwareRollbackRequested { .. } => self.begin("rollback"),
+            FirmwareEvent::FirmwareRollbackRequested { .. } => self.begin(FirmwareWork::Rollback),
             FirmwareEvent::FirmwareClaimed { attempt, .. } => {
                 self.attempts = i32::try_from(attempt).unwrap_or(i32::MAX);
             }
             FirmwareEvent::FirmwareDownloaded { bundle, .. } => {
                 self.set_bundle(Some(bundle));
-                self.status = FirmwareStatus::Verifying.as_str().to_owned();
+                self.status = FirmwareStatus::Verifying.into();
             }
             FirmwareEvent::FirmwareVerified { previous, .. } => {
                 self.previous = previous.map(Json);
-                self.status = FirmwareStatus::Applying.as_str().to_owned();
+                self.status = FirmwareStatus::Applying.into();
             }
             FirmwareEvent::FirmwareCompleted { .. } => {
                 self.end(FirmwareStatus::Completed, None);
@@ -204,7 +237,9 @@ impl FirmwareRow {
             FirmwareEvent::FirmwareRollbackFailed { failure } => {
                 self.end(FirmwareStatus::Completed, Some(failure));
             }
-            FirmwareEvent::FirmwareDeleted { .. } => self.status = "deleted".to_owned(),
+            FirmwareEvent::FirmwareDeleted { .. } => {
+                self.status = RowStatus::Hidden(HiddenStatus::Deleted).into()
+            }
         }
     }
 
@@ -214,15 +249,15 @@ impl FirmwareRow {
         self.file_sha256 = bundle.map(|bundle| bundle.sha256.into());
     }
 
-    fn begin(&mut self, work: &str) {
-        self.work = Some(work.to_owned());
+    fn begin(&mut self, work: FirmwareWork) {
+        self.work = Some(work.into());
         self.attempts = 0;
         (self.error, self.error_code) = (None, None);
     }
 
     fn end(&mut self, status: FirmwareStatus, failure: Option<FirmwareFailure>) {
         self.work = None;
-        self.status = status.as_str().to_owned();
+        self.status = status.into();
         (self.error, self.error_code) = failure.map(|it| (it.message, it.code)).unzip();
     }
 }
@@ -331,4 +366,21 @@ pub async fn deleted_firmware(pool: &PgPool, limit: i64) -> Result<Vec<FirmwareR
         .bind(limit)
         .fetch_all(pool)
         .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::word;
+
+    #[test]
+    fn a_row_has_the_words_that_clients_see_and_one_of_its_own() {
+        assert_eq!(Word::<RowStatus>::from(FirmwareStatus::RolledBack).as_str(), "rolled_back");
+        let deleted = RowStatus::Hidden(HiddenStatus::Deleted);
+        assert_eq!(word(deleted), "deleted");
+        for status in [RowStatus::Shown(FirmwareStatus::Applying), deleted] {
+            let read: RowStatus = serde_json::from_value(word(status).into()).unwrap();
+            assert_eq!(read, status);
+        }
+    }
 }

@@ -10,7 +10,7 @@ use uuid::Uuid;
 
 use super::{
     FleetRows, InstanceRow, MappingRow,
-    firmware::{FirmwareRow, INSTALLATION},
+    firmware::{FirmwareRow, HiddenStatus, INSTALLATION, RowStatus},
 };
 use crate::register::{
     At, Past, Resource, StateError,
@@ -61,7 +61,7 @@ impl Resource for FirmwareRow {
     }
 
     fn of(rows: &FleetRows, id: Uuid) -> Option<&Self> {
-        rows.firmware.get(id).filter(|row| row.status != "deleted")
+        rows.firmware.get(id).filter(|row| !row.status.is(RowStatus::Hidden(HiddenStatus::Deleted)))
     }
 }
 

@@ -261,3 +261,15 @@ pub async fn forget_controllers(pool: &PgPool, instance: Uuid) -> Result<(), sql
     .await
     .map(|_| ())
 }
+
+/// The version that the firmware update `id` brings, unless it was deleted.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn firmware_release(pool: &PgPool, id: Uuid) -> Result<Option<String>, sqlx::Error> {
+    sqlx::query_scalar("SELECT release FROM read.firmware_updates WHERE id = $1")
+        .bind(id)
+        .fetch_optional(pool)
+        .await
+}

@@ -329,3 +329,17 @@ pub async fn note_token_uses(
     .await?;
     Ok(())
 }
+
+/// Id and SHA-256 of each API token that is valid at `now`.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn api_token_hashes(pool: &PgPool, now: DateTime<Utc>) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT id, secret_sha256 FROM read.api_tokens WHERE expires_at IS NULL OR expires_at > $1",
+    )
+    .bind(now)
+    .fetch_all(pool)
+    .await
+}

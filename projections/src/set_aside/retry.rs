@@ -24,7 +24,7 @@ pub enum Retried {
 /// Applies the events of the stream `stream` that wait, in order, as far as they can be applied, [`BATCH`] at a time.
 ///
 /// # Errors
-/// [`StepError`] when the database does not answer. What was applied before stays applied, and the stream is retried later than
+/// [`StepError`] when the database does not answer. Events that were applied before stay applied, and the stream is retried later than
 /// others.
 pub async fn retry<P: Projection>(pool: &PgPool, stream: &SetAside) -> Result<Retried, StepError> {
     // Its own connection, because a panic may leave it in any state.

@@ -261,3 +261,65 @@ pub(super) async fn live_streams(
     .await?;
     Ok(rows.into_iter().map(|(kind, id, position)| ((kind, id), position)).collect())
 }
+
+/// Positions of events that `follower` skipped and should retry now, `limit` at most. Each retry doubles the backoff. A retry in
+/// more than a day was planned while PostgreSQL's clock was ahead.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn due_skipped(pool: &PgPool, follower: &str, limit: i64) -> Result<Vec<i64>, sqlx::Error> {
+    sqlx::query_scalar(
+        "UPDATE read.poisonous_events
+            SET attempts = attempts + 1,
+                retry_at = now() + least(interval '1 minute' * 2 ^ least(attempts + 1, 11), interval '1 hour')
+          WHERE projection = $1 AND position IN (SELECT position FROM read.poisonous_events
+                 WHERE projection = $1 AND (retry_at <= now() OR retry_at > now() + interval '25 hours')
+                 ORDER BY retry_at LIMIT $2)
+      RETURNING position",
+    )
+    .bind(follower)
+    .bind(limit)
+    .fetch_all(pool)
+    .await
+}
+
+/// `follower` starts to handle the event at `position` again: [`forget_skipped`] keeps it if it is skipped once more.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn begin_skipped(pool: &PgPool, follower: &str, position: i64) -> Result<(), sqlx::Error> {
+    sqlx::query("UPDATE read.poisonous_events SET error = '' WHERE projection = $1 AND position = $2")
+        .bind(follower)
+        .bind(position)
+        .execute(pool)
+        .await
+        .map(drop)
+}
+
+/// `follower` has handled the event at `position`.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn forget_skipped(pool: &PgPool, follower: &str, position: i64) -> Result<(), sqlx::Error> {
+    sqlx::query("DELETE FROM read.poisonous_events WHERE projection = $1 AND position = $2 AND error = ''")
+        .bind(follower)
+        .bind(position)
+        .execute(pool)
+        .await
+        .map(drop)
+}
+
+/// Followers whose names are like `pattern` and that have skipped events.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn skipping_followers(pool: &PgPool, pattern: &str) -> Result<Vec<String>, sqlx::Error> {
+    sqlx::query_scalar("SELECT DISTINCT projection FROM read.poisonous_events WHERE projection LIKE $1")
+        .bind(pattern)
+        .fetch_all(pool)
+        .await
+}

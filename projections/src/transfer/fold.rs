@@ -6,8 +6,8 @@ use signalbox_domain::{
     catalog::Context,
     kernel::{AgentId, AgentTokenId, Decider, JobId, TransferId},
     transfer::{
-        Agent, AgentEvent, AgentProfile, AgentToken, AgentTokenEvent, Job, JobEvent, Leg, NewAgent, NewJob,
-        NewTransfer, Phase, Transfer, TransferEvent, TransferStatus,
+        Agent, AgentEvent, AgentProfile, AgentStatus, AgentToken, AgentTokenEvent, Job, JobEvent, Leg,
+        NewAgent, NewJob, NewTransfer, Phase, Transfer, TransferEvent, TransferStatus,
     },
 };
 use signalbox_event_store::{DecodeError, RecordedEvent};
@@ -141,7 +141,7 @@ impl TransferRows {
             }
             AgentEvent::AgentConnected { session, transport, .. } => {
                 row.away_since = None;
-                row.status = "online".to_owned();
+                row.status = AgentStatus::Online.into();
                 row.transport_mode = Some(transport.into());
                 row.session = Some(session);
                 row.connected_at = Some(at);
@@ -157,7 +157,7 @@ impl TransferRows {
             }
             AgentEvent::AgentWarningChanged { warning } => row.warning = warning,
             AgentEvent::AgentDisconnected { .. } => {
-                row.status = "offline".to_owned();
+                row.status = AgentStatus::Offline.into();
                 row.session = None;
                 row.last_seen = Some(at);
                 row.away_since = Some(at);
@@ -281,7 +281,7 @@ fn new_agent(recorded: &RecordedEvent, new: NewAgent) -> AgentRow {
         name: new.profile.name,
         agent_type: new.profile.kind.into(),
         description: new.profile.description,
-        status: "offline".to_owned(),
+        status: AgentStatus::Offline.into(),
         version_text: None,
         hostname: None,
         system: None,

@@ -3,8 +3,8 @@ use serde::Serialize;
 use signalbox_domain::{
     kernel::{AgentId, AgentTokenId, JobId, TransferId, UserId},
     transfer::{
-        AgentRef, AgentType, JobRef, JobSpec, JobType, Leg, Overlap, Phase, Retry, Schedule, TransferStatus,
-        TransportMode,
+        AgentRef, AgentStatus, AgentType, JobRef, JobSpec, JobType, Leg, Overlap, Phase, Retry, Schedule,
+        TransferStatus, TransportMode,
     },
 };
 use signalbox_from_row::FromRow;
@@ -56,8 +56,7 @@ pub struct AgentRow {
     pub agent_type: Word<AgentType>,
     /// Free text.
     pub description: Option<String>,
-    /// `online`, `offline` or `error`.
-    pub status: String,
+    pub status: Word<AgentStatus>,
     /// Version of the agent program.
     pub version_text: Option<String>,
     /// Name of the machine.

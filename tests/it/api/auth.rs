@@ -307,7 +307,7 @@ async fn a_key_of_a_machine_whose_clock_was_ahead_is_rotated_out() {
     .unwrap();
     for _ in 0..2 {
         let kid = signalbox_gateway::rotate_signing_key(pool, &world.clock).await.unwrap();
-        let newest = signalbox_gateway::signing_keys(pool).await.unwrap().remove(0);
+        let newest = signalbox_database::ops::signing_keys::signing_keys(pool).await.unwrap().remove(0);
         assert!(newest.kid == kid && newest.retired_at.is_none(), "{newest:?}");
     }
     let login = world.anonymous().log_in(ADMIN, PASSWORD).await;

@@ -7,7 +7,7 @@ use tokio::process::Command;
 
 use crate::harness::{description, validator};
 
-/// Texts and numbers of requests whose limit is not a length: what a parser takes, or what is compared with what is stored.
+/// Texts and numbers of requests whose limit is not a length: a parser reads them, or they are compared with stored ones.
 const UNBOUNDED: &[&str] = &[
     "AckIn.message_ids",
     "ApiTokenIn.expires_at",

@@ -257,7 +257,7 @@ async fn a_worker_whose_step_does_not_return_is_a_fault_until_it_does() {
     let (unblock, blocked) = mpsc::channel();
     let (mut context, stop) = (world.worker_context().await, CancellationToken::new());
     context.pool = signalbox_database::connect(&world.servers.database_url, 4).await.unwrap();
-    // As in another process: what a blocked thread was to run next waits with it, which may be an answer about health.
+    // As in another process: the next task of a blocked thread waits with it, and may be an answer about health.
     let elsewhere = runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut workers = Workers::new(&context);
     {

@@ -1,4 +1,4 @@
-//! Jobs: what they take, and what they show.
+//! Jobs: their input and their output.
 
 use serde_json::{Value, json};
 

@@ -176,7 +176,7 @@ impl Client {
         answer
     }
 
-    /// Sends a request to the gateway that is killed now and then: what it does not answer is asked of another one.
+    /// Sends a request to the gateway that is killed now and then; without an answer, repeats it at another one.
     async fn send_beside(&self, victim: &VictimGateway, mut request: Request) -> Answer {
         let again = repetition(&mut request);
         let _alive = if again.is_none() { Some(victim.spare().await) } else { None };

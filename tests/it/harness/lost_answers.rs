@@ -22,7 +22,7 @@ pub struct LostAnswers {
 }
 
 impl LostAnswers {
-    /// The first answer to each command of `context`; what is asked again is answered.
+    /// The first answer to each command of `context`; repeated commands are answered.
     pub async fn first(world: &World, context: &str) -> Self {
         let mut known = HashSet::new();
         Self::begin(world, context, move |command| known.insert(command.metadata.command_id)).await

@@ -51,8 +51,8 @@ pub enum VictimKind {
 pub struct VictimGateway {
     pub address: SocketAddr,
     is_away: AtomicBool,
-    /// Held for reading while a request is on its way that cannot be repeated: who lost its answer would not know what became
-    /// of it, and the test would end there.
+    /// Held for reading while a request is on its way that cannot be repeated: if its answer were lost, its outcome would be
+    /// unknown, and the test would end there.
     unrepeatable: RwLock<()>,
 }
 
@@ -141,7 +141,7 @@ impl ProcessRun {
         }
     }
 
-    /// Ends it at once: whatever it was about to do is not done.
+    /// Ends it at once, without its pending work.
     async fn end(self) {
         if let Self::Program(mut child) = self {
             child.kill().await.unwrap();

@@ -8,13 +8,13 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use chrono::{DateTime, NaiveDate, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use futures::{StreamExt, TryStreamExt, stream};
+use signalbox_database::ops::readings_progress::{self, ReadingsProgress};
 use signalbox_datapoint_log::{
     IdKey, LogEnd, LogRow, Origin, Place, end_at, head, read_after, read_points_after, read_row,
 };
 use signalbox_domain::automation::{DatapointPlace, Reading, ReadingCommand, ReportWindow, ReportedReading};
-use signalbox_from_row::FromRow;
 use signalbox_messaging::Wakeup;
 use signalbox_projections::{
     automation::readings::{readings, readings_subscribed_since},
@@ -73,32 +73,17 @@ impl Worker for Readings {
     }
 }
 
-/// Start of the subscription to readings, and the position up to which the log has been read for it.
-#[derive(Debug, FromRow)]
-struct Progress {
-    since: DateTime<Utc>,
-    position: Option<i64>,
-    day: Option<NaiveDate>,
-    total: Option<i64>,
-}
-
 /// The start of the subscription is stored, so that a later change of a subscription causes no gap.
-async fn progress(pool: &PgPool) -> Result<Option<Progress>, WorkerError> {
-    let noted: Option<Progress> =
-        sqlx::query_as("SELECT since, position, day, total FROM ops.readings_wanted")
-            .fetch_optional(pool)
-            .await?;
+async fn progress(pool: &PgPool) -> Result<Option<ReadingsProgress>, WorkerError> {
+    let noted = readings_progress::readings_progress(pool).await?;
     match (readings_subscribed_since(pool).await?, noted) {
         (Some(_), Some(noted)) => Ok(Some(noted)),
         (Some(since), None) => {
-            sqlx::query("INSERT INTO ops.readings_wanted (since) VALUES ($1) ON CONFLICT DO NOTHING")
-                .bind(since)
-                .execute(pool)
-                .await?;
-            Ok(Some(Progress { since, position: None, day: None, total: None }))
+            readings_progress::begin(pool, since).await?;
+            Ok(Some(ReadingsProgress { since, position: None, day: None, total: None }))
         }
         (None, Some(_)) => {
-            sqlx::query("DELETE FROM ops.readings_wanted").execute(pool).await?;
+            readings_progress::end(pool).await?;
             Ok(None)
         }
         (None, None) => Ok(None),
@@ -141,8 +126,8 @@ struct Follower {
 }
 
 impl Follower {
-    async fn load(context: &Context, progress: Progress) -> Result<Self, WorkerError> {
-        let Progress { since, position, day, total } = progress;
+    async fn load(context: &Context, progress: ReadingsProgress) -> Result<Self, WorkerError> {
+        let ReadingsProgress { since, position, day, total } = progress;
         let (read, known) = match (position, day, total) {
             (Some(position), Some(day), Some(points)) => (LogEnd { position, day, points }, 0),
             _ => (end_at(&context.pool, since - CLOCKS).await?, head(&context.pool).await?.position),
@@ -253,17 +238,7 @@ impl Follower {
         if end.position <= self.stored {
             return Ok(());
         }
-        // Another process may have read further.
-        sqlx::query(
-            "UPDATE ops.readings_wanted SET position = $1, day = $2, total = $3
-              WHERE since = $4 AND (position IS NULL OR position < $1)",
-        )
-        .bind(end.position)
-        .bind(end.day)
-        .bind(end.points)
-        .bind(self.since)
-        .execute(pool)
-        .await?;
+        readings_progress::advance(pool, self.since, end.position, end.day, end.points).await?;
         self.stored = end.position;
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Publishes changes of overall health: of database and bus, and of all parts in the list of faults, as `/health` shows it.
 //!
 //! Every worker process polls them; the lease holder publishes. A status must hold for 5 s, so a quick restart is not
-//! reported. What was seen while bus or database were away is published when they are back, with the time when it was seen.
+//! reported. Changes that were seen while bus or database were away are published when they are back, with the time when they were seen.
 //! Several processes may publish the same: the aggregate takes the first. If the process crashes, what it had seen and not
 //! published is lost; the next one publishes how things are now.
 

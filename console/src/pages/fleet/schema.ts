@@ -1,4 +1,4 @@
-/** Forms from the JSON schema of a plugin's class: what can be typed into one control is one, the rest is JSON. */
+/** Forms from the JSON schema of a plugin's class. Simple properties get a control each, the others a field for JSON. */
 export interface Schema {
   type?: string | string[];
   title?: string;

@@ -93,7 +93,7 @@ async function alarms(signal: AbortSignal): Promise<Attention> {
   return found(troubles, 'alarms', firing.total - firing.data.length, '/alarms?status=firing');
 }
 
-/** The newest transfer of each job counts: what a later run has done is mended. */
+/** Only the newest transfer of a job counts, because a later run replaces a failed one. */
 async function transfers(signal: AbortSignal): Promise<Attention> {
   const from = new Date(ticker.read() - DAY_MS).toISOString();
   const query = { status: 'failed' as const, from, limit: TRANSFERS };

@@ -14,7 +14,7 @@ const JITTER: TimeDelta = TimeDelta::seconds(1);
 /// Decides when alarms of a rule begin, fire and are cleared. Live evaluation and the back-test both use it, so they agree.
 ///
 /// Each channel has a clock: the time of measurement of the newest judged value, plus what has passed on the service's
-/// clock since that value arrived. What falls due on it happens at its due time, before a later value is judged; a value
+/// clock since that value arrived. A step that falls due on it happens at its due time, before a later value is judged; a value
 /// measured at the due time itself is judged first, as Prometheus does at an evaluation. The last value stands until the
 /// next one arrives, and is judged again when the condition changes. A value that is not newer than the newest judged is not
 /// judged.

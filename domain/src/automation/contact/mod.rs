@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 pub use self::events::{ContactCommand, ContactEvent, ContactEventKind};
 pub use self::spec::{
-    ChatFormat, ContactChanges, ContactSpec, Destination, DestinationChanges, MAX_CONTACT_NAME,
+    ChatFormat, ContactChanges, ContactKind, ContactSpec, Destination, DestinationChanges, MAX_CONTACT_NAME,
     MAX_MAIL_ADDRESS, SealedAddress,
 };
 use crate::kernel::{Claim, ClaimOp, ContactId, Decider, Rejection, UserId};

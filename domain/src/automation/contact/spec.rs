@@ -76,6 +76,26 @@ pub struct ContactChanges {
     pub quiet_hours: Option<Option<QuietHours>>,
 }
 
+/// How a contact is notified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ContactKind {
+    Email,
+    Chat,
+    Webhook,
+}
+
+impl ContactKind {
+    /// The word that clients see.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Email => "email",
+            Self::Chat => "chat",
+            Self::Webhook => "webhook",
+        }
+    }
+}
+
 impl ChatFormat {
     pub const ALL: [Self; 3] = [Self::Slack, Self::Mattermost, Self::Teams];
 
@@ -90,12 +110,11 @@ impl ChatFormat {
 }
 
 impl Destination {
-    /// The word that clients see.
-    pub fn kind(&self) -> &'static str {
+    pub fn kind(&self) -> ContactKind {
         match self {
-            Self::Email { .. } => "email",
-            Self::Chat { .. } => "chat",
-            Self::Webhook { .. } => "webhook",
+            Self::Email { .. } => ContactKind::Email,
+            Self::Chat { .. } => ContactKind::Chat,
+            Self::Webhook { .. } => ContactKind::Webhook,
         }
     }
 
@@ -120,7 +139,7 @@ impl Destination {
                 Ok(Self::Webhook { url: new_url.unwrap_or(url), sealed_secret })
             }
             (present, _) => {
-                let fault = format!("of a contact does not change, and is {}", present.kind());
+                let fault = format!("of a contact does not change, and is {}", present.kind().as_str());
                 Err(Rejection::field("kind", fault))
             }
         }

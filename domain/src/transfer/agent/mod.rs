@@ -34,6 +34,18 @@ pub enum TransportMode {
     Polling,
 }
 
+/// Whether an agent can be reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentStatus {
+    /// It has a session.
+    Online,
+    /// It has none.
+    Offline,
+    /// It has reported an error.
+    Error,
+}
+
 /// The settings of an agent that users choose.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentProfile {

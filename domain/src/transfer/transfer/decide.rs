@@ -182,7 +182,7 @@ impl Transfer {
         }
     }
 
-    /// Ends a leg without its agent's report. What is staged can be checked; that the destination has the file cannot.
+    /// Ends a leg without its agent's report. The staged file can be checked; the file at the destination cannot.
     fn conclude(&self, spec: &NewTransfer, attempt: u32, leg: Leg) -> Vec<TransferEvent> {
         match (leg, self.phase) {
             _ if attempt != self.attempt => Vec::new(),

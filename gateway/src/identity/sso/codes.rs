@@ -2,9 +2,8 @@
 //! logged in at the provider, which has a secret in a cookie: a link with another user's code logs no one in. Only
 //! hashes are stored. The time is PostgreSQL's, because another gateway may redeem the code.
 
-use chrono::{DateTime, TimeDelta, Utc};
-use signalbox_database::delete_in_batches;
-use sqlx::PgPool;
+use chrono::TimeDelta;
+use signalbox_database::ops::login_codes::{self, LoginCode};
 use uuid::Uuid;
 
 use super::attempt::random_secret;
@@ -24,15 +23,9 @@ pub(super) async fn issue(database: &Database, user: Uuid) -> Result<Issued, Pro
     let secret = || random_secret().map_err(|error| Problem::internal(&error));
     let issued = Issued { code: secret()?, browser: secret()? };
     let expires_at = database.time().await? + LIFE;
-    sqlx::query(
-        "INSERT INTO ops.login_codes (code_sha256, browser_sha256, user_id, expires_at) VALUES ($1, $2, $3, $4)",
-    )
-    .bind(hash_secret(&issued.code).as_str())
-    .bind(hash_secret(&issued.browser).as_str())
-    .bind(user)
-    .bind(expires_at)
-    .execute(&database.primary)
-    .await?;
+    let (code, browser) = (hash_secret(&issued.code), hash_secret(&issued.browser));
+    let code = LoginCode { code_sha256: code.as_str(), browser_sha256: browser.as_str() };
+    login_codes::store(&database.primary, code, user, expires_at).await?;
     Ok(issued)
 }
 
@@ -43,19 +36,8 @@ pub(super) async fn redeem(
     browser: Option<&str>,
 ) -> Result<Option<Uuid>, sqlx::Error> {
     let now = database.time().await?;
-    let found: Option<(Uuid, bool)> = sqlx::query_as(
-        "DELETE FROM ops.login_codes WHERE code_sha256 = $1
-         RETURNING user_id, expires_at > $2 AND browser_sha256 IS NOT DISTINCT FROM $3",
-    )
-    .bind(hash_secret(code).as_str())
-    .bind(now)
-    .bind(browser.map(|secret| hash_secret(secret).to_string()).unwrap_or_default())
-    .fetch_optional(&database.primary)
-    .await?;
-    Ok(found.and_then(|(user, is_valid)| is_valid.then_some(user)))
-}
-
-/// Deletes expired codes.
-pub(crate) async fn purge(pool: &PgPool, now: DateTime<Utc>) -> Result<(), sqlx::Error> {
-    delete_in_batches(pool, "ops.login_codes", "t.expires_at <= $1", now).await.map(drop)
+    let browser = browser.map(|secret| hash_secret(secret).to_string()).unwrap_or_default();
+    let code = hash_secret(code);
+    let code = LoginCode { code_sha256: code.as_str(), browser_sha256: &browser };
+    login_codes::redeem(&database.primary, code, now).await
 }

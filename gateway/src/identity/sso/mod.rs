@@ -14,8 +14,6 @@ pub(super) mod routes;
 use axum::http::{HeaderMap, HeaderValue, header};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-pub(crate) use codes::purge;
-
 use crate::services::sso::{FRONT_END, SingleSignOn};
 
 /// Which requests carry a cookie.

@@ -5,6 +5,8 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use chrono::{DateTime, Utc};
 use signalbox_boxed::boxed;
 use signalbox_config::ApiTokenPrefix;
+use signalbox_database::ops::signing_keys::all_secrets;
+use signalbox_projections::{identity::queries::api_token_hashes, transfer::queries::agent_token_hashes};
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -25,19 +27,8 @@ pub struct DerivedTokens {
 /// The database's error.
 #[boxed]
 pub async fn derived_tokens(pool: &PgPool, now: DateTime<Utc>) -> Result<DerivedTokens, sqlx::Error> {
-    let keys: Vec<Vec<u8>> =
-        sqlx::query_scalar("SELECT secret FROM ops.signing_keys").fetch_all(pool).await?;
-    let api = valid(
-        pool,
-        "SELECT id, secret_sha256 FROM read.api_tokens WHERE expires_at IS NULL OR expires_at > $1",
-        now,
-    );
-    let agent = valid(
-        pool,
-        "SELECT id, secret_sha256 FROM read.agent_tokens WHERE expires_at IS NULL OR expires_at > $1",
-        now,
-    );
-    let (api, agent) = (api.await?, agent.await?);
+    let keys = all_secrets(pool).await?;
+    let (api, agent) = (api_token_hashes(pool, now).await?, agent_token_hashes(pool, now).await?);
     let follows =
         |(id, sha256): &&(Uuid, String), purpose: &str, write: &dyn Fn(&[u8; 32]) -> Vec<String>| {
             let secrets = keys.iter().filter_map(|key| keyed_hash(key, purpose, id.as_bytes()));
@@ -52,12 +43,4 @@ pub async fn derived_tokens(pool: &PgPool, now: DateTime<Utc>) -> Result<Derived
         api: api.iter().filter(|token| follows(token, "API token", &api_texts)).count(),
         agent: agent.iter().filter(|token| follows(token, "agent token", &agent_texts)).count(),
     })
-}
-
-async fn valid(
-    pool: &PgPool,
-    statement: &'static str,
-    now: DateTime<Utc>,
-) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
-    sqlx::query_as(statement).bind(now).fetch_all(pool).await
 }

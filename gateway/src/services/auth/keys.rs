@@ -11,8 +11,11 @@ use jsonwebtoken::{Algorithm, DecodingKey, EncodingKey, Header, Validation, deco
 use rand::{TryRngCore, rngs::OsRng};
 use serde::{Deserialize, Serialize};
 use signalbox_clock::Clock;
-use signalbox_database::SharedServerClock;
-use signalbox_from_row::FromRow;
+use signalbox_database::{
+    SharedServerClock,
+    ops::signing_keys::{self, secrets_in_force},
+    server_time,
+};
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -64,10 +67,7 @@ impl Keys {
 
     /// Looks for keys that another process has made or retired.
     pub(crate) async fn reload(&self) -> Result<(), sqlx::Error> {
-        let rows: Vec<(String, Vec<u8>)> =
-            sqlx::query_as("SELECT kid, secret FROM ops.signing_keys WHERE retired_at IS NULL ORDER BY created_at DESC, kid DESC")
-                .fetch_all(&self.pool)
-                .await?;
+        let rows = secrets_in_force(&self.pool).await?;
         let ring =
             Ring { newest: rows.first().map(|(kid, _)| kid.clone()), secrets: rows.into_iter().collect() };
         *self.ring.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(ring);
@@ -147,30 +147,6 @@ pub(crate) fn keyed_hash(secret: &[u8], purpose: &str, seed: &[u8]) -> Option<[u
     Some(mac.finalize().into_bytes().into())
 }
 
-/// A signing key without its secret.
-#[derive(Debug, FromRow)]
-pub struct SigningKey {
-    /// Names it in JWTs.
-    pub kid: String,
-    /// When it was made.
-    pub created_at: DateTime<Utc>,
-    /// Since when it verifies nothing.
-    pub retired_at: Option<DateTime<Utc>>,
-}
-
-/// All signing keys, the newest first.
-///
-/// # Errors
-/// The database's error.
-#[boxed]
-pub async fn signing_keys(pool: &PgPool) -> Result<Vec<SigningKey>, sqlx::Error> {
-    sqlx::query_as(
-        "SELECT kid, created_at, retired_at FROM ops.signing_keys ORDER BY created_at DESC, kid DESC",
-    )
-    .fetch_all(pool)
-    .await
-}
-
 /// Makes a new signing key, retires those before the last one, and gives back its `kid`.
 ///
 /// # Errors
@@ -179,26 +155,7 @@ pub async fn signing_keys(pool: &PgPool) -> Result<Vec<SigningKey>, sqlx::Error>
 pub async fn rotate(pool: &PgPool, clock: &Clock) -> Result<String, sqlx::Error> {
     let mut secret = [0; 32];
     OsRng.try_fill_bytes(&mut secret).map_err(|error| sqlx::Error::Io(std::io::Error::other(error)))?;
-    let (kid, now) =
-        (clock.new_id().simple().to_string(), signalbox_database::server_time(pool, clock).await?);
-    let mut transaction = signalbox_database::begin(pool, "BEGIN").await?;
-    // Later than every other key, although one of them may have been made while the clock was ahead: the newest one signs.
-    sqlx::query(
-        "INSERT INTO ops.signing_keys (kid, secret, created_at)
-         SELECT $1, $2, greatest($3, max(created_at) + interval '1 microsecond') FROM ops.signing_keys",
-    )
-    .bind(&kid)
-    .bind(secret.as_slice())
-    .bind(now)
-    .execute(&mut *transaction)
-    .await?;
-    sqlx::query(
-        "UPDATE ops.signing_keys SET retired_at = $1 WHERE retired_at IS NULL AND kid NOT IN (
-            SELECT kid FROM ops.signing_keys ORDER BY created_at DESC, kid DESC LIMIT 2)",
-    )
-    .bind(now)
-    .execute(&mut *transaction)
-    .await?;
-    transaction.commit().await?;
+    let kid = clock.new_id().simple().to_string();
+    signing_keys::rotate(pool, &kid, &secret, server_time(pool, clock).await?).await?;
     Ok(kid)
 }

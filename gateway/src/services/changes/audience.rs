@@ -2,7 +2,7 @@ use signalbox_domain::{identity::Role, kernel::UserId};
 use signalbox_event_store::ChangedStream;
 use uuid::Uuid;
 
-use crate::http::words::CHANGED_RESOURCES;
+use super::CHANGED_RESOURCES;
 use crate::services::auth::CurrentUser;
 
 /// The users that may see a resource: those that its `GET` and its list show it to.

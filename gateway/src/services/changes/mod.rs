@@ -4,6 +4,7 @@
 //! shared; a stream that lags behind the kept changes reads the log itself. Nothing is queued for a stream.
 
 mod audience;
+mod resources;
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -21,8 +22,9 @@ use tokio::{
 };
 
 use self::audience::{Audience, name};
+pub(crate) use self::resources::CHANGED_RESOURCES;
 use super::consistency::ReadGate;
-use crate::http::{problem::Problem, words::CHANGED_RESOURCES};
+use crate::http::problem::Problem;
 
 /// Positions of the log that are read at a time.
 const BATCH: i64 = 500;

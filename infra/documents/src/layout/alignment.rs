@@ -195,7 +195,7 @@ fn is_numeric(words: &[&Word]) -> bool {
     digits > letters || (digits + letters == 0 && words.len() == 1)
 }
 
-/// The columns of `rows`, from left to right: what no row but a few crosses lies between them.
+/// The columns of `rows`, from left to right, divided by strips that only a few rows cross.
 pub(super) fn columns(rows: &[Row<'_>]) -> Vec<Column> {
     let divided: Vec<&Row<'_>> = rows.iter().filter(|row| row.is_divided()).collect();
     let size = median(divided.iter().map(|row| row.size)).max(1.0);

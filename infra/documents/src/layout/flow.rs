@@ -1,4 +1,4 @@
-//! The lines of a column become groups: what is a paragraph, an item of a list, perhaps a heading.
+//! Groups the lines of a column into paragraphs, items of lists and possible headings.
 
 use super::{
     alignment::median,

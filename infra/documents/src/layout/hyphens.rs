@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use signalbox_pdf::Word;
 
-/// The words of a document that stand within a line, in lower case: what is among them is a word.
+/// The words of a document that stand within a line, in lower case, so that none of them is divided.
 #[derive(Debug, Default)]
 pub(crate) struct Words(HashSet<String>);
 

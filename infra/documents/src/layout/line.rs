@@ -1,11 +1,11 @@
-//! Words become pieces of lines: what stands beside each other without a wide gap.
+//! Words become pieces of lines: neighbours without a wide gap between them.
 
 use signalbox_pdf::{Area, Word, scripts};
 
 use super::{justified, marker::marker};
 
-/// A gap from which on words belong to different pieces, in sizes of the font. Justified text may be split, too; what is
-/// in one column is put together again.
+/// A gap from which on words belong to different pieces, in sizes of the font. Justified text may be split, too; pieces
+/// of one column are joined again.
 const WIDE_GAP: f32 = 1.0;
 /// How far the baselines of one line may lie apart, in sizes of the font: a raised number belongs to its line.
 const BASELINE: f32 = 0.45;

@@ -1,4 +1,4 @@
-//! White strips between columns: what hardly any line crosses, from top to bottom.
+//! White strips between columns, which hardly any line crosses from top to bottom.
 
 use signalbox_pdf::Area;
 

@@ -21,7 +21,7 @@ use crate::{failure::Failure, layout::PageContent};
 const DPI: u32 = 300;
 /// Pixels of the largest picture of a page: a sheet of A1.
 const LARGE: f32 = 70e6;
-/// Those of a sheet of A4: what a page that is larger than that may be a scan of.
+/// Pixels of a sheet of A4, the least limit: a page that claims to be larger may be a scan of one.
 const SHEET: f32 = 8.7e6;
 /// Pictures are drawn so many times finer than they are.
 const FINER: f32 = 2.0;

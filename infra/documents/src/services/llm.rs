@@ -1,7 +1,7 @@
 //! The processor `llm`: a language model behind an OpenAI-compatible interface puts the text in order.
 //!
 //! It gets the markdown of a few blocks at a time and answers with better markdown, of which blocks are made again, so
-//! that all formats are written of them. What it says is trusted as little as a document: when a piece fails, is cut off
+//! that all formats are written of them. Its answer is trusted as little as a document: when a piece fails, is cut off
 //! or loses much of its text, the document stays as it was, with a warning.
 
 use serde::Deserialize;

@@ -142,7 +142,7 @@ fn ends_sentence(text: &str, words: &[Range<usize>], index: usize) -> bool {
     gap.contains('\n') || text[word.clone()].trim_end_matches(CLOSING).ends_with(SENTENCE_ENDS)
 }
 
-/// The words of `text`: what stands between spaces; in scripts without spaces each character, with the marks that follow it.
+/// The words of `text`: the pieces between spaces; in scripts without spaces each character, with the marks that follow it.
 fn words_of(text: &str) -> Vec<Range<usize>> {
     let mut words: Vec<Range<usize>> = Vec::new();
     // Whether the last word can go on.

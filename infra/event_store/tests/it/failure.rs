@@ -160,7 +160,7 @@ async fn append(log: &Log, id: uuid::Uuid, (word, version): (&str, &str), payloa
     insert.execute(&log.pool).await.unwrap();
 }
 
-/// While processes are replaced, another one knows what this one does not; what is damaged is read by none.
+/// During a rolling upgrade, a process of the newer release can read its events; no process can read damaged ones.
 #[tokio::test]
 async fn a_stream_of_a_newer_release_is_not_taken_for_a_damaged_one() {
     let log = Log::start().await;

@@ -1,4 +1,4 @@
-//! The harness itself: what a test gets, and what is left of it.
+//! The harness itself: isolation of tests, detection of unfinished work, and cleanup after a crash.
 
 #![expect(clippy::unwrap_used, reason = "a test's helpers fail the test")]
 

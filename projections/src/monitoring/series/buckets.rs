@@ -97,7 +97,7 @@ impl Collected {
         }
     }
 
-    /// Adds `summary` to the bucket that contains `time`. What is added next is mostly of the same one.
+    /// Adds `summary` to the bucket that contains `time`, which stays open, because the next summary is mostly of the same one.
     fn add(&mut self, channel: i32, time: i64, summary: &Summary) {
         if let Some(run) = &mut self.run
             && run.channel == channel
@@ -396,7 +396,7 @@ fn up(number: i64, size: i64) -> i64 {
     number.div_euclid(size) + i64::from(number.rem_euclid(size) != 0)
 }
 
-/// Adds `first` to `end` to ranges that begin before it; what they have in common is in them once.
+/// Adds `first` to `end` to ranges that begin before it, joined with the last one where they overlap or meet.
 fn extend(ranges: &mut Ranges, first: i64, end: i64) {
     let number = |number: i64| number.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32;
     let (first, end) = (number(first), number(end));

@@ -161,7 +161,7 @@ async fn current_in_chunks(
     if known.rank == newest.point.time {
         return Ok(Some(known));
     }
-    // It was measured by a clock that was ahead. What may count as newer was measured after it arrived.
+    // It was measured by a clock that was ahead. Only values measured since its arrival can rank as newer.
     let sql = format!(
         "SELECT hour, day, points FROM {schema}.chunks WHERE channel = $1 AND max_time >= $2 AND day >= $3"
     );

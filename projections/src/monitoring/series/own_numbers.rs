@@ -1,7 +1,7 @@
 //! Whether the numbers of days that channels have of their own are known as the log has them.
 //!
-//! They are read from the read model of channels. It may be behind: after an import, while an event stops it, or because a number has
-//! just been raised. What is removed by an earlier number is gone for good, so nothing is.
+//! They are read from the read model of channels. It may lag: after an import, while an event stops it, or because a number has
+//! just been raised. Removal is permanent, so nothing is removed by an earlier number.
 
 use std::time::Duration;
 

@@ -67,7 +67,7 @@ pub(super) async fn keep_up(
     // Not before all groups of a day are in line: a day of many is put there in parts.
     let packed_before = ended_before.max(Some(progress.day.min(day)));
     if day < progress.day {
-        // A clock was set back: what may be packed of these days is no longer looked for.
+        // A clock was set back: `forget` does not look for packs of these days any more, so they would become stale.
         let begun = packed_before.unwrap_or(day);
         sqlx::query("DELETE FROM series.packed_hours WHERE day >= $1 AND day < $2")
             .bind(begun)

@@ -61,7 +61,7 @@ pub async fn record_removals(pool: &PgPool, removals: &[Removal], is_run: bool) 
 /// values are gone already. False when nothing of them is left but what is being removed.
 ///
 /// # Errors
-/// [`SeriesError`]; what was not done is found again.
+/// [`SeriesError`]; the next call finds the rest.
 #[boxed]
 pub async fn remove_deleted(pool: &PgPool) -> Result<bool, SeriesError> {
     let found: Vec<(NaiveDate, Vec<i32>)> = sqlx::query_as(

@@ -43,7 +43,7 @@ impl Sum {
             // Beyond what a float holds; it stays at the greatest one.
             return Self { high: f64::MAX.copysign(sum), low: 0.0 };
         }
-        // Knuth's two-sum: what the addition of the high parts has rounded away.
+        // Knuth's two-sum: the rounding error of the sum of the high parts.
         let part = sum - self.high;
         let rounded = (self.high - (sum - part)) + (other.high - part);
         let low = rounded + self.low + other.low;

@@ -251,3 +251,20 @@ pub async fn note_presences(pool: &PgPool, presences: &[(Uuid, Uuid, f64)]) -> R
     .await?;
     Ok(())
 }
+
+/// Id and SHA-256 of each token of an agent that is valid at `now`.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn agent_token_hashes(
+    pool: &PgPool,
+    now: DateTime<Utc>,
+) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
+    sqlx::query_as(
+        "SELECT id, secret_sha256 FROM read.agent_tokens WHERE expires_at IS NULL OR expires_at > $1",
+    )
+    .bind(now)
+    .fetch_all(pool)
+    .await
+}

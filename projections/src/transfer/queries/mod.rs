@@ -1,5 +1,6 @@
 //! Queries about agents, tokens, jobs and transfers.
 
+pub mod agent_requests;
 mod agents;
 mod legs;
 
@@ -9,9 +10,9 @@ use sqlx::{PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
 pub use agents::{
-    absent_agents, agent, agent_by_id, agent_keys, agent_token, agent_token_by_id, agent_tokens, agents,
-    jobs_of_agent, live_agent_token, live_tokens, note_presences, removed_agent, silent_agents,
-    warned_agents,
+    absent_agents, agent, agent_by_id, agent_keys, agent_token, agent_token_by_id, agent_token_hashes,
+    agent_tokens, agents, jobs_of_agent, live_agent_token, live_tokens, note_presences, removed_agent,
+    silent_agents, warned_agents,
 };
 pub use legs::{
     LegRow, Served, forget_old_legs, leg, note_arrival, note_body_begun, note_body_ended, note_named,

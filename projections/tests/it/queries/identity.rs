@@ -85,6 +85,9 @@ async fn a_live_api_token_names_its_user() {
     assert_eq!((live.token_id, live.user_id.0, live.number, live.role.as_str()), (token, user, 7, "admin"));
     assert_eq!(identity::live_api_token(pool, hash.as_str(), at(60)).await.unwrap(), None);
     // This distinguishes expired tokens from revoked ones.
+    let hashes = async |time| identity::api_token_hashes(pool, time).await.unwrap();
+    assert_eq!(hashes(at(59)).await, [(token, hash.to_string())]);
+    assert_eq!(hashes(at(60)).await, []);
     assert_eq!(identity::api_token_expiry(pool, hash.as_str()).await.unwrap(), Some(at(60)));
     assert_eq!(identity::api_token_expiry(pool, digest(2).as_str()).await.unwrap(), None);
     assert_eq!(identity::api_token(pool, token).await.unwrap().unwrap().name, "Press");

@@ -151,7 +151,7 @@ async fn a_deletion_waits_for_no_number_of_days() {
     assert!(matches!(refused, Err(SeriesError::ChannelsSetAside)), "{refused:?}");
     let before = others(&log, TimeDelta::hours(1)).await;
     delete(&log).await;
-    // As the worker: what waits for numbers keeps no deletion waiting.
+    // As the worker: deletions do not wait for those that wait for numbers.
     loop {
         match continue_removal(&log.pool, today, 4).await {
             Ok(true) => {}

@@ -1,4 +1,4 @@
-//! Reads after writes over two gateways: whatever was answered with 2xx is shown by both at once, and nothing is lost.
+//! Reads after writes over two gateways: both show every write that was answered with 2xx at once, and nothing is lost.
 
 use futures::future::join_all;
 use serde_json::{Value, json};

@@ -117,7 +117,7 @@ async fn resumed_stream_misses_no_change() {
     let there = world.admin.at(&other);
     let (mut made, mut seen, mut last) = (HashSet::new(), HashSet::new(), None);
     for round in 0..8 {
-        // Now here, now there: what one gateway keeps is not needed.
+        // In turn at both gateways: no state that one of them keeps is needed.
         let client = if round % 2 == 0 { world.at_one_gateway() } else { there.clone() };
         let mut live = Live::open(&client, last).await;
         let id = event(&there, &format!("in {round}")).await;

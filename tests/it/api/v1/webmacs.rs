@@ -1,4 +1,4 @@
-//! Clients of the WebMACS family against the gateway: what they do every day must work unchanged.
+//! Clients of the WebMACS family against the gateway: their everyday requests must work unchanged.
 
 use serde_json::{Value, json};
 

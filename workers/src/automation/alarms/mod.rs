@@ -1,7 +1,7 @@
 //! Judges alarms of rules on every datapoint, in the order of commit, and lets their time pass.
 //!
 //! Reads the datapoint log after its progress, and the rules with alarms; a judge per rule decides when an alarm starts,
-//! fires and is cleared. What the judges remember, the progress and the decided changes of state are committed together,
+//! fires and is cleared. The memories of the judges, the progress and the decided changes of state are committed together,
 //! if no other process has moved the progress on: this decides. Then the changes are sent, as `Record` to the alarm and
 //! as `Act` to its rule, by keys that follow from their places, and removed. If the process crashes before, the next one
 //! sends them; the aggregates skip what they have recorded. The lease only saves work.

@@ -24,7 +24,7 @@ pub(super) struct Noticed {
 }
 
 impl Noticed {
-    /// Those of `events` at `now`; what cannot be read is skipped.
+    /// Those of `events` at `now`; one that cannot be read is skipped.
     pub(super) async fn of(
         context: &Context,
         events: &[&RecordedEvent],

@@ -21,7 +21,7 @@ use std::{
 };
 
 use signalbox_config::Config;
-use signalbox_database::ServerClock;
+use signalbox_database::{ServerClock, ops::webhook_slots};
 use signalbox_domain::{
     automation::{
         AttemptResult, CLAIM_SECONDS, DeliveryBatch, DeliveryBatchCommand, RetryPolicy, Webhook,
@@ -50,7 +50,7 @@ use uuid::Uuid;
 use super::{
     receiver::{Answer, Receiver, ReceiverError},
     request::retry_after,
-    slots::{Limits, Slots, note_end, release, reservations, reserve, slots_of},
+    slots::{Limits, Slots, reserve, slots_of},
 };
 use crate::{Context, Worker, WorkerError, failures::Failures, worker::span};
 
@@ -127,7 +127,7 @@ impl Worker for WebhookDelivery {
         let free = Slots::new(limits, sharing);
         let (mut slots, mut busy) = match holder {
             Some(_) => {
-                let reservations = reservations(&context.pool, now).await?;
+                let reservations = webhook_slots::reservations(&context.pool, now).await?;
                 let busy = reservations.iter().map(|reservation| reservation.batch_id).collect();
                 (slots_of(free.clone(), &reservations, &live), busy)
             }
@@ -182,7 +182,7 @@ impl Worker for WebhookDelivery {
             running.spawn(run.lane(batch, deliveries));
         }
         if let Some(holder) = holder {
-            release(&context.pool, holder, &unused).await?;
+            webhook_slots::release(&context.pool, holder, &unused).await?;
         }
         Ok(holder.is_some() && has_taken_all && unused.is_empty())
     }
@@ -202,7 +202,7 @@ impl WebhookDelivery {
             lanes.0.extract_if(|_, lane| is_shown(lane)).map(|(batch, _)| batch).collect()
         });
         if let Some(holder) = holder {
-            release(&context.pool, holder, &forgotten).await?;
+            webhook_slots::release(&context.pool, holder, &forgotten).await?;
         }
         Ok(())
     }
@@ -267,8 +267,8 @@ impl Run {
         drop(self.failures.settle(batch.id, result));
         if let Some((holder, _)) = self.reserved {
             let ended = match ended {
-                Some(_) => note_end(&context.pool, holder, batch.id).await,
-                None => release(&context.pool, holder, &[batch.id]).await,
+                Some(_) => webhook_slots::note_end(&context.pool, holder, batch.id).await,
+                None => webhook_slots::release(&context.pool, holder, &[batch.id]).await,
             };
             if let Err(error) = ended {
                 tracing::debug!(%error, "a slot for webhooks expires instead of being released");

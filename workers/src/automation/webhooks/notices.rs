@@ -15,6 +15,7 @@ use signalbox_domain::{
 };
 use signalbox_event_store::RecordedEvent;
 use signalbox_metrics::metrics;
+use signalbox_projections::{automation::webhooks::receiver_name, fleet::queries::firmware_release};
 use uuid::Uuid;
 
 use crate::{Context, WorkerError, skipped::skip_or_fail};
@@ -149,11 +150,7 @@ async fn about_deliveries(
     if dead.is_empty() {
         return Ok(Vec::new());
     }
-    // Everybody reads the entries, and only admins may see the addresses, which can hold secrets.
-    let receiver: Option<String> = sqlx::query_scalar("SELECT 'webhook ' || id FROM read.webhooks WHERE id = $1 UNION ALL SELECT 'contact ' || name FROM read.contacts WHERE id = $1")
-        .bind(webhook.0)
-        .fetch_optional(&context.pool)
-        .await?;
+    let receiver = receiver_name(&context.pool, webhook).await?;
     let receiver = receiver.unwrap_or_else(|| format!("receiver {webhook}"));
     Ok(dead
         .into_iter()
@@ -204,9 +201,7 @@ async fn about_firmware(
     recorded: &RecordedEvent,
 ) -> Result<Option<NewLogEntry>, WorkerError> {
     let failed = async |what: &str, why: &str| -> Result<_, WorkerError> {
-        let release = "SELECT release FROM read.firmware_updates WHERE id = $1";
-        let release: Option<String> =
-            sqlx::query_scalar(release).bind(recorded.aggregate_id).fetch_optional(&context.pool).await?;
+        let release = firmware_release(&context.pool, recorded.aggregate_id).await?;
         // A hook's message may be long.
         let why: String = why.chars().take(350).collect();
         Ok((LogType::Error, format!("Firmware {} was not {what}: {why}", release.unwrap_or_default())))

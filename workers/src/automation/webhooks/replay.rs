@@ -12,10 +12,13 @@ use signalbox_domain::{
 };
 use signalbox_event_store::{EventKey, RecordedEvent, read_all_with};
 use signalbox_messaging::Wakeup;
-use signalbox_projections::automation::{
-    WebhookRow,
-    outgoing::{Background, PUBLISHED},
-    webhooks::{replaying, webhook},
+use signalbox_projections::{
+    automation::{
+        WebhookRow,
+        outgoing::{Background, PUBLISHED},
+        webhooks::{replaying, webhook},
+    },
+    skipping_followers,
 };
 use uuid::Uuid;
 
@@ -105,27 +108,21 @@ async fn queue(context: &Context, row: &WebhookRow, events: &[RecordedEvent]) ->
 
 /// Queues skipped events that can be read now.
 async fn retry(context: &Context) -> Result<(), WorkerError> {
-    let pattern = format!("worker.{}", skipping("%"));
-    let names: Vec<String> = sqlx::query_scalar(
-        "SELECT DISTINCT substr(projection, length('worker.') + 1) FROM read.poisonous_events WHERE projection LIKE $1",
-    )
-    .bind(pattern)
-    .fetch_all(&context.pool)
-    .await?;
-    for name in names {
+    for follower in skipping_followers(&context.pool, &format!("worker.{}", skipping("%"))).await? {
+        let name = follower.strip_prefix("worker.").unwrap_or(&follower);
         let id = name.rsplit('.').next().and_then(|id| id.parse::<Uuid>().ok()).unwrap_or_default();
         let row = webhook(&context.pool, id).await?;
-        for position in skipped::due(&context.pool, &name).await? {
+        for position in skipped::due(&context.pool, name).await? {
             let slice = skipped::event_at(&context.pool, position, &PUBLISHED).await?;
             // A subscription that was deleted meanwhile gets nothing.
             if row.is_some() && slice.events.is_empty() {
                 continue;
             }
-            skipped::begin(&context.pool, &name, position).await?;
+            skipped::begin(&context.pool, name, position).await?;
             if let Some(row) = &row {
                 queue(context, row, &slice.events).await?;
             }
-            skipped::done(&context.pool, &name, position).await?;
+            skipped::done(&context.pool, name, position).await?;
         }
     }
     Ok(())

@@ -9,8 +9,8 @@ use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_config::Webhooks;
+use signalbox_database::ops::webhook_slots::{self, Reservation};
 use signalbox_domain::automation::CLAIM_SECONDS;
-use signalbox_from_row::FromRow;
 use signalbox_projections::automation::due::{DueBatch, LiveClaim, SharingReceiver};
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -141,22 +141,6 @@ impl Slots {
     }
 }
 
-/// A batch that a process sends, or has sent and whose result the read model does not show yet.
-#[derive(Debug, Clone, FromRow)]
-pub(super) struct Reservation {
-    pub(super) batch_id: Uuid,
-    webhook_id: Uuid,
-    is_sending: bool,
-}
-
-/// The reservations of all processes at `now`.
-pub(super) async fn reservations(pool: &PgPool, now: DateTime<Utc>) -> Result<Vec<Reservation>, sqlx::Error> {
-    sqlx::query_as("SELECT batch_id, webhook_id, is_sending FROM ops.webhook_slots WHERE until > $1")
-        .bind(now)
-        .fetch_all(pool)
-        .await
-}
-
 /// Takes the slots of `reservations`, and of `claims` of batches that are not reserved.
 pub(super) fn slots_of(mut slots: Slots, reservations: &[Reservation], claims: &[LiveClaim]) -> Slots {
     let reserved: HashSet<_> = reservations.iter().map(|reservation| reservation.batch_id).collect();
@@ -179,57 +163,16 @@ pub(super) async fn reserve(
     due: Vec<DueBatch>,
 ) -> Result<Vec<DueBatch>, sqlx::Error> {
     let mut transaction = signalbox_database::begin(pool, "BEGIN").await?;
-    sqlx::query("SELECT pg_advisory_xact_lock(hashtextextended('webhook.slots', 0))")
-        .execute(&mut *transaction)
-        .await?;
-    sqlx::query("DELETE FROM ops.webhook_slots WHERE until <= $1")
-        .bind(now)
-        .execute(&mut *transaction)
-        .await?;
-    let present: Vec<Reservation> =
-        sqlx::query_as("SELECT batch_id, webhook_id, is_sending FROM ops.webhook_slots")
-            .fetch_all(&mut *transaction)
-            .await?;
+    let present = webhook_slots::locked_reservations(&mut transaction, now).await?;
     let mut slots = slots_of(free, &present, claims);
     let taken: HashSet<_> = present.iter().map(|reservation| reservation.batch_id).collect();
     let fits: Vec<_> =
         due.into_iter().filter(|due| !taken.contains(&due.id) && slots.try_take(due)).collect();
-    let (batches, webhooks): (Vec<_>, Vec<_>) = fits.iter().map(|due| (due.id, due.webhook_id)).unzip();
-    sqlx::query(
-        "INSERT INTO ops.webhook_slots (batch_id, webhook_id, holder, until, is_sending)
-         SELECT batch, webhook, $3, $4, true FROM unnest($1::uuid[], $2::uuid[]) AS t (batch, webhook)",
-    )
-    .bind(batches)
-    .bind(webhooks)
-    .bind(holder)
-    .bind(now + TimeDelta::seconds(CLAIM_SECONDS))
-    .execute(&mut *transaction)
-    .await?;
+    let batches = fits.iter().map(|due| (due.id, due.webhook_id)).collect();
+    let until = now + TimeDelta::seconds(CLAIM_SECONDS);
+    webhook_slots::reserve(&mut transaction, holder, until, batches).await?;
     transaction.commit().await?;
     Ok(fits)
-}
-
-/// The requests of `batch` have ended: its slot is free. It stays reserved until the read model shows the result.
-pub(super) async fn note_end(pool: &PgPool, holder: Uuid, batch: Uuid) -> Result<(), sqlx::Error> {
-    sqlx::query("UPDATE ops.webhook_slots SET is_sending = false WHERE batch_id = $1 AND holder = $2")
-        .bind(batch)
-        .bind(holder)
-        .execute(pool)
-        .await
-        .map(|_| ())
-}
-
-/// Gives `batches` up.
-pub(super) async fn release(pool: &PgPool, holder: Uuid, batches: &[Uuid]) -> Result<(), sqlx::Error> {
-    if batches.is_empty() {
-        return Ok(());
-    }
-    sqlx::query("DELETE FROM ops.webhook_slots WHERE batch_id = ANY($1) AND holder = $2")
-        .bind(batches)
-        .bind(holder)
-        .execute(pool)
-        .await
-        .map(|_| ())
 }
 
 #[cfg(test)]

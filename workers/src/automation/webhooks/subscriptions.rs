@@ -4,9 +4,8 @@ use signalbox_domain::{
     automation::{EventSubject, EventType, Webhook, WebhookEvent, WebhookSpec},
     kernel::{Decider, WebhookId},
 };
-use signalbox_event_store::{DecodeError, EventKey, RecordedEvent};
-use sqlx::{FromRow, PgPool, Row};
-use uuid::Uuid;
+use signalbox_event_store::{DecodeError, EventKey, RecordedEvent, UnreadableEvent, read_type};
+use sqlx::PgPool;
 
 use crate::WorkerError;
 
@@ -18,29 +17,21 @@ pub(super) struct Subscriptions(BTreeMap<WebhookId, WebhookSpec>);
 impl Subscriptions {
     /// As they were after `position`.
     pub(super) async fn at(pool: &PgPool, position: i64) -> Result<Self, WorkerError> {
-        let rows = sqlx::query(
-            "SELECT position, aggregate_type, aggregate_id, sequence, event_type, event_version, payload,
-                    'null'::jsonb AS metadata, recorded_at
-               FROM events WHERE aggregate_type = $1 AND position <= $2 ORDER BY position",
-        )
-        .bind(Webhook::TYPE)
-        .bind(position)
-        .fetch_all(pool)
-        .await?;
         let mut subscriptions = Self::default();
-        for row in &rows {
-            match RecordedEvent::from_row(row) {
+        for event in read_type(pool, Webhook::TYPE, position).await? {
+            match event {
                 Ok(event) => {
                     if let Err(error) = subscriptions.fold(&event) {
                         tracing::error!(%error, position = event.position, "a subscription cannot be read");
                     }
                 }
-                Err(error) => {
-                    tracing::error!(%error, "an event of a subscription cannot be read");
-                    let id = row.try_get("aggregate_id").ok().and_then(|id: &str| id.parse::<Uuid>().ok());
-                    if let Some(id) = id {
-                        subscriptions.0.remove(&WebhookId(id));
-                    }
+                Err(UnreadableEvent { key, error }) => {
+                    tracing::error!(
+                        error,
+                        position = key.position,
+                        "an event of a subscription cannot be read"
+                    );
+                    subscriptions.forget(&key);
                 }
             }
         }

@@ -2,11 +2,11 @@ use std::{fs::File, sync::Arc};
 
 use signalbox_blob_store::{BlobError, BlobKey};
 use signalbox_domain::{
-    fleet::{Firmware, FirmwareBundle, FirmwareCommand, FirmwareFailure, FirmwareRef},
+    fleet::{Firmware, FirmwareBundle, FirmwareCommand, FirmwareFailure, FirmwareRef, FirmwareStatus},
     kernel::{ReleaseVersion, Sha256Hex},
 };
 use signalbox_firmware::{Locked, Occasion, UnpackError, VerifyError};
-use signalbox_projections::fleet::firmware::{FirmwareRow, running_firmware};
+use signalbox_projections::fleet::firmware::{FirmwareRow, FirmwareWork, RowStatus, running_firmware};
 use tokio::task::spawn_blocking;
 use uuid::Uuid;
 
@@ -39,10 +39,18 @@ impl<E: Into<WorkerError>> From<E> for Stop {
 }
 
 impl Attempt<'_> {
+    fn has_work(&self, work: FirmwareWork) -> bool {
+        self.row.work.as_ref().is_some_and(|of_row| of_row.is(work))
+    }
+
+    fn is_at(&self, status: FirmwareStatus) -> bool {
+        self.row.status.is(RowStatus::Shown(status))
+    }
+
     /// Performs all remaining steps. A failure leaves the previous firmware in force.
     pub(super) async fn run(self) -> Result<(), WorkerError> {
-        let is_rollback = self.row.work.as_deref() == Some("rollback");
-        let is_known = is_rollback || self.row.status == "applying";
+        let is_rollback = self.has_work(FirmwareWork::Rollback);
+        let is_known = is_rollback || self.is_at(FirmwareStatus::Applying);
         let previous = match &self.row.previous {
             known if is_known => known.as_ref().map(|previous| previous.0),
             _ => running_firmware(&self.context.pool).await?,
@@ -72,7 +80,7 @@ impl Attempt<'_> {
         let command = FirmwareCommand::Fail { claim: self.claim, failure };
         // Else the bundle is another worker's.
         let failed = self.send("fail", &command).await?;
-        if failed && self.row.work.as_deref() == Some("apply") {
+        if failed && self.has_work(FirmwareWork::Apply) {
             // One that was fetched is fetched again next time; one that was uploaded has another key.
             self.context.blobs.delete_transfer(self.row.id).await?;
         }
@@ -83,7 +91,7 @@ impl Attempt<'_> {
         self.check_attempts()?;
         let bundle = self.download().await?;
         let file = self.verify(&bundle).await?;
-        if self.row.status != "applying" {
+        if !self.is_at(FirmwareStatus::Applying) {
             let command = FirmwareCommand::RecordVerification { claim: self.claim, previous };
             self.record("verification", command).await?;
         }
@@ -131,7 +139,7 @@ impl Attempt<'_> {
     }
 
     async fn download(&self) -> Result<FirmwareBundle, Stop> {
-        if self.row.status != "downloading" {
+        if !self.is_at(FirmwareStatus::Downloading) {
             return bundle_of(&self.row).ok_or(Stop::Lost);
         }
         let fetched = fetch(self.context, &self.row).await?;

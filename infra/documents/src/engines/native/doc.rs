@@ -103,7 +103,7 @@ fn text(main: &[u8], table: &[u8]) -> Option<Vec<char>> {
 struct Reader {
     collector: Collector,
     text: String,
-    /// Of the open table: what stands before each mark of a cell's or row's end.
+    /// Of the open table: the text before each mark that ends a cell or a row.
     cells: Vec<String>,
     /// Of the open fields: whether their instruction is read, which no reader sees.
     fields: Vec<bool>,

@@ -20,7 +20,7 @@ use crate::{
 /// Levels of numbered paragraphs.
 const LEVELS: usize = 9;
 
-/// Reads all slides; each is a page. What repeats at the edge of slides is read once.
+/// Reads all slides; each is a page. Texts that repeat at the edge of slides are read once.
 pub(super) fn read(bytes: &[u8]) -> Result<Content, Failure> {
     let mut archive = Archive::open(bytes)?;
     let slides = slides(&mut archive)?;

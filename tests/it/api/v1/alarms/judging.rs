@@ -154,7 +154,7 @@ async fn the_standing_value_is_judged_when_a_rule_is_made_changed_or_enabled() {
     world.admin.put(&path, json!({"threshold": 60})).await.expect(200);
     let page = world.admin.until(ALARMS.to_owned(), |page| page["data"][0]["state"] == "cleared").await;
     assert_eq!(page["total"], 3);
-    // The back-test agrees: what stood before its window is judged at its beginning.
+    // The back-test agrees: a value from before its window is judged at the start of the window.
     let body = json!({"from": world.clock.now() + TimeDelta::seconds(10), "to": world.clock.now() + TimeDelta::seconds(70)});
     world.clock.advance(TimeDelta::seconds(100));
     world.admin.put(&path, json!({"threshold": 10})).await.expect(200);

@@ -74,7 +74,7 @@ async fn a_clock_that_is_years_ahead_drops_nothing() {
     Retention::default().step(&ahead).await.unwrap();
     assert_eq!(days(pool).await, 10);
     assert!(has_fault(pool, "clock").await);
-    // Both clocks ahead: what was recorded bounds what is dropped. A manual clock stands for PostgreSQL's.
+    // Both clocks ahead: the recorded times bound the removal. A manual clock stands for PostgreSQL's.
     let ahead = context(&world, Clock::manual(Clock::system().now() + TimeDelta::days(4000)), 30).await;
     Retention::default().step(&ahead).await.unwrap();
     assert_eq!(days(pool).await, 10);

@@ -72,7 +72,7 @@ async fn upload(world: &World, code: &str) -> (u16, String) {
     (status, class.unwrap_or(Value::Null)["description"].as_str().unwrap_or_default().to_owned())
 }
 
-/// The sizes that it says are made smaller; what is unpacked is counted.
+/// The sizes that it states are made smaller; the unpacked bytes are counted.
 #[tokio::test]
 async fn an_archive_that_lies_about_its_sizes_is_refused_and_leaves_nothing() {
     let world = World::start().await;

@@ -93,7 +93,7 @@ async fn the_cooldown_passes_between_two_firings() {
         send_and_wait(&world, &event, number, after).await;
     }
     assert_eq!(fired(&world).await, [11.0, 13.0, 15.0]);
-    // A device whose clock is ahead silences nothing: what counts is when values come in.
+    // A device whose clock is ahead silences nothing: the time of arrival counts.
     world.clock.advance(TimeDelta::seconds(60));
     let ahead = (world.clock.now() + TimeDelta::minutes(9)).to_rfc3339();
     let item = json!({"value": 20.0, "event_public_id": event, "timestamp": ahead});

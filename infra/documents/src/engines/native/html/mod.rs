@@ -1,4 +1,4 @@
-//! Web pages: what a reader would read of them.
+//! The text of web pages, without scripts, style sheets and embedded objects.
 
 mod depth;
 mod tables;

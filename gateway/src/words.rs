@@ -1,80 +1,25 @@
-//! Closed sets of words, which the description shows as enums. Views name them by `#[schema(value_type = …)]`, so that a
-//! word is written down once: where the code has an enum, its words are read from there.
+//! The closed sets of words of all contexts, as the description shows them.
 
-use std::{borrow::Cow, fmt, sync::LazyLock};
+use std::borrow::Cow;
 
-use serde::{
-    Deserializer, Serialize,
-    de::{self, DeserializeOwned, Visitor},
-    forward_to_deserialize_any,
-};
-use serde_json::Value;
 use signalbox_documents::{
     Engine, FailureCode, OcrEngine as OcrEngineWord, OutputFormat as Format, Processor,
 };
 use signalbox_domain::{automation, catalog, extraction, fleet, identity, monitoring, transfer};
 use utoipa::{
     PartialSchema, ToSchema,
-    openapi::{
-        ObjectBuilder, RefOr,
-        schema::{Schema, Type},
-    },
+    openapi::{RefOr, schema::Schema},
 };
 
-/// Types of resources that clients are notified of. The others, such as login sessions, are shown by no route.
-pub(crate) static CHANGED_RESOURCES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
-    let shown = catalog::Aggregate::ALL.iter().filter(|aggregate| is_shown(**aggregate));
-    let mut words: Vec<_> = shown.map(|aggregate| aggregate.word()).collect();
-    words.sort_unstable();
-    words
-});
-
-/// Whether a route shows the aggregate.
-fn is_shown(aggregate: catalog::Aggregate) -> bool {
-    match aggregate {
-        catalog::Aggregate::Agent
-        | catalog::Aggregate::AgentToken
-        | catalog::Aggregate::Alarm
-        | catalog::Aggregate::ApiToken
-        | catalog::Aggregate::Channel
-        | catalog::Aggregate::Contact
-        | catalog::Aggregate::Dashboard
-        | catalog::Aggregate::DeliveryBatch
-        | catalog::Aggregate::Experiment
-        | catalog::Aggregate::ExtractionJob
-        | catalog::Aggregate::Firmware
-        | catalog::Aggregate::Job
-        | catalog::Aggregate::LogEntry
-        | catalog::Aggregate::PluginInstance
-        | catalog::Aggregate::PluginPackage
-        | catalog::Aggregate::Rule
-        | catalog::Aggregate::Transfer
-        | catalog::Aggregate::User
-        | catalog::Aggregate::Webhook => true,
-        catalog::Aggregate::Session | catalog::Aggregate::ReportedReading | catalog::Aggregate::Health => {
-            false
-        }
-    }
-}
+pub(crate) use crate::http::word_sets::Success;
+use crate::{
+    http::word_sets::{of, word_set},
+    services::changes::CHANGED_RESOURCES,
+};
 
 macro_rules! word_sets {
     ($(#[doc = $doc:literal] $name:ident = $words:expr;)*) => {
-        $(
-            #[doc = $doc]
-            pub(crate) enum $name {}
-
-            impl PartialSchema for $name {
-                fn schema() -> RefOr<Schema> {
-                    word_set($doc.trim(), $words.iter().copied())
-                }
-            }
-
-            impl ToSchema for $name {
-                fn name() -> Cow<'static, str> {
-                    stringify!($name).into()
-                }
-            }
-        )*
+        $(word_set! { #[doc = $doc] $name = $words })*
 
         /// All sets, by their names in the description.
         pub(crate) fn all() -> Vec<(Cow<'static, str>, RefOr<Schema>)> {
@@ -84,14 +29,12 @@ macro_rules! word_sets {
 }
 
 word_sets! {
-    /// The request succeeded.
-    Success = ["success"];
     /// Permissions of a user; each role includes the ones before it.
     Role = of::<identity::Role>();
     /// Kind of an agent's machine.
     AgentType = of::<transfer::AgentType>();
     /// Whether an agent can be reached; `error` when it has reported one.
-    AgentStatus = ["online", "offline", "error"];
+    AgentStatus = of::<transfer::AgentStatus>();
     /// How an agent is connected.
     TransportMode = of::<transfer::TransportMode>();
     /// The agent is registered.
@@ -125,7 +68,7 @@ word_sets! {
     /// Cause of an alarm: the rule's condition, or the silence of its channel.
     AlarmReason = of::<automation::AlarmReason>();
     /// How a contact is notified.
-    ContactKind = ["email", "chat", "webhook"];
+    ContactKind = of::<automation::ContactKind>();
     /// Message format of a chat.
     ChatFormat = of::<automation::ChatFormat>();
     /// The step of an alarm in a message.
@@ -202,63 +145,6 @@ word_sets! {
 /// Those of reading a document, and those of the service itself.
 fn extraction_errors() -> Vec<&'static str> {
     of::<FailureCode>().into_iter().chain(extraction::ExtractionFailure::OWN_CODES).collect()
-}
-
-fn word_set(description: &str, words: impl Iterator<Item = &'static str>) -> RefOr<Schema> {
-    let schema = ObjectBuilder::new().schema_type(Type::String).description(Some(description));
-    schema.enum_values(Some(words)).build().into()
-}
-
-/// The words that `T` is written as, without those that are only read.
-fn of<T: Serialize + DeserializeOwned>() -> Vec<&'static str> {
-    let Err(Variants(words)) = T::deserialize(Probe) else { return Vec::new() };
-    let is_written = |word: &str| {
-        let read = serde_json::from_value::<T>(Value::from(word));
-        read.ok().and_then(|value| serde_json::to_value(value).ok()) == Some(Value::from(word))
-    };
-    words.iter().copied().filter(|word| is_written(word)).collect()
-}
-
-/// Reads nothing, and learns which variants an enum has.
-struct Probe;
-
-#[derive(Debug)]
-struct Variants(&'static [&'static str]);
-
-impl fmt::Display for Variants {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("there is nothing to read")
-    }
-}
-
-impl std::error::Error for Variants {}
-
-impl de::Error for Variants {
-    fn custom<T: fmt::Display>(_: T) -> Self {
-        Self(&[])
-    }
-}
-
-impl<'de> Deserializer<'de> for Probe {
-    type Error = Variants;
-
-    fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Variants> {
-        Err(Variants(&[]))
-    }
-
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        _: &'static str,
-        variants: &'static [&'static str],
-        _: V,
-    ) -> Result<V::Value, Variants> {
-        Err(Variants(variants))
-    }
-
-    forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit unit_struct
-        newtype_struct seq tuple tuple_struct map struct identifier ignored_any
-    }
 }
 
 #[cfg(test)]
