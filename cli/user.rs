@@ -138,7 +138,7 @@ async fn list(config: &Config, json: bool) -> anyhow::Result<()> {
 
 /// The user with this e-mail address or name.
 pub(crate) async fn find(pool: &PgPool, login: &str) -> anyhow::Result<UserId> {
-    let user = queries::user_by_login(pool, login).await?;
+    let user = queries::users_by_login(pool, login).await?.into_iter().next();
     let user = user.with_context(|| format!("there is no user {login}: `signalbox user list` shows them"))?;
     Ok(user.id)
 }

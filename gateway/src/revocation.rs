@@ -28,8 +28,10 @@ use crate::{
     problem::Problem,
 };
 
-/// Request bodies up to this length arrive at once or are refused for their slowness.
+/// Request bodies up to this length arrive at once as a rule.
 const SHORT: u64 = 64 * 1024;
+/// A short body that takes longer is watched, too.
+const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// How long a client that reads has for the end of its answer before the connection is closed.
 pub(crate) const PARTING: Duration = Duration::from_millis(100);
@@ -64,7 +66,11 @@ pub(crate) async fn cut_bodies(
     let is_form = parts.headers.get(header::CONTENT_TYPE).is_some_and(|kind| {
         kind.as_bytes().get(..10).is_some_and(|kind| kind.eq_ignore_ascii_case(b"multipart/"))
     });
-    let body = if is_long || is_form { watch.over(body) } else { body };
+    let body = match body.size_hint().exact() {
+        Some(0) => body,
+        _ if is_long || is_form => watch.over(body, Duration::ZERO),
+        _ => watch.over(body, AT_ONCE),
+    };
     let response = next.run(Request::from_parts(parts, body)).await;
     if let Some(problem) = watch.problem().filter(|_| !response.status().is_success()) {
         return problem.into_response();
@@ -82,8 +88,16 @@ pub(crate) async fn cut_bodies(
 }
 
 impl Watch {
-    fn over(&self, body: Body) -> Body {
-        Body::from_stream(cut(pieces(body), self.clone().void()))
+    /// The body, watched after `delay`.
+    fn over(&self, body: Body, delay: Duration) -> Body {
+        let watch = self.clone();
+        let void = async move {
+            if !delay.is_zero() {
+                sleep(delay).await;
+            }
+            watch.void().await
+        };
+        Body::from_stream(cut(pieces(body), void))
     }
 
     fn over_answer(&self, body: Body, exchange: Option<Exchange>) -> Body {

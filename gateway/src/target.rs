@@ -9,6 +9,17 @@ use crate::problem::Problem;
 /// Longest address, in characters.
 pub(crate) const MAX_LENGTH: usize = 2048;
 
+/// The address in `field`, as it was given, and as it is read.
+pub(crate) fn parsed(field: &str, url: &str) -> Result<(String, Target), Problem> {
+    let url = clean_text(url, MAX_LENGTH).map_err(|error| Problem::field(field, error))?;
+    // They are left out as the address is read, so that another one than the shown one would be requested.
+    if url.contains(char::is_control) {
+        return Err(Problem::field(field, "must not contain control characters, such as line breaks"));
+    }
+    let target = url.parse::<Target>().map_err(|error| Problem::field(field, error))?;
+    Ok((url, target))
+}
+
 /// The address in `field`, as it was given, if it may be reached; and as it is read. Names are looked up, and looked at, when the
 /// request is made.
 pub(crate) fn reachable(config: &Config, field: &str, url: &str) -> Result<(String, Target), Problem> {
@@ -22,8 +33,7 @@ pub(crate) fn reachable_from(
     url: &str,
     no_loopback: bool,
 ) -> Result<(String, Target), Problem> {
-    let url = clean_text(url, MAX_LENGTH).map_err(|error| Problem::field(field, error))?;
-    let target = url.parse::<Target>().map_err(|error| Problem::field(field, error))?;
+    let (url, target) = parsed(field, url)?;
     let policy = Policy::allowing(&config.egress.allowed_networks);
     let policy = policy.map_err(|error| Problem::internal(&error))?;
     let policy = if no_loopback { policy.without_loopback() } else { policy };

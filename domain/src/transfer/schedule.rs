@@ -55,6 +55,8 @@ impl From<InvalidSchedule> for Rejection {
 
 /// The fields of an expression with seconds.
 const FIELDS: [&str; 6] = ["seconds", "minutes", "hours", "days of the month", "months", "days of the week"];
+/// Longest steps in these fields: with a longer one, a field has one value and does not say so.
+const LONGEST_STEPS: [u32; 6] = [59, 59, 23, 31, 12, 7];
 /// An expression with more fixed times a day than this is taken as one pattern.
 const MAX_FIXED_TIMES: usize = 96;
 
@@ -75,6 +77,9 @@ impl Schedule {
         validate_timezone(&self.timezone)?;
         let fields = self.fields()?;
         for (index, (field, name)) in fields.iter().zip(FIELDS).enumerate() {
+            if field.split(',').any(|part| !is_plausible(part, LONGEST_STEPS[index])) {
+                return Err(InvalidSchedule::Field(name));
+            }
             let mut alone = ["*"; 6];
             alone[index] = field;
             parse(&alone.join(" ")).map_err(|_| InvalidSchedule::Field(name))?;
@@ -130,6 +135,12 @@ impl Schedule {
         };
         patterns.iter().map(|pattern| parse(pattern)).collect()
     }
+}
+
+/// Refuses parts of lists that the parser passes over: empty ones, and steps beyond the range of the field.
+fn is_plausible(part: &str, longest_step: u32) -> bool {
+    let step = part.split_once('/').map(|(_, step)| step.parse::<u32>());
+    !part.is_empty() && step.is_none_or(|step| step.is_ok_and(|step| (1..=longest_step).contains(&step)))
 }
 
 fn parse(pattern: &str) -> Result<Cron, InvalidSchedule> {
@@ -225,6 +236,10 @@ mod tests {
             ("61 * * * * *", "UTC", InvalidSchedule::Field("seconds")),
             ("60 * * * *", "UTC", InvalidSchedule::Field("minutes")),
             ("0 0 0 * 13 *", "UTC", InvalidSchedule::Field("months")),
+            ("1,2,,4 * * * * *", "UTC", InvalidSchedule::Field("seconds")),
+            ("*/60 * * * * *", "UTC", InvalidSchedule::Field("seconds")),
+            ("0 */5368709121 * * * *", "UTC", InvalidSchedule::Field("minutes")),
+            ("0 0 0-12/24 * * *", "UTC", InvalidSchedule::Field("hours")),
             ("every day", "UTC", InvalidSchedule::FieldCount(2)),
             ("0 0 0 1 1 * 2030", "UTC", InvalidSchedule::FieldCount(7)),
             ("0 0 0 30 2 *", "UTC", InvalidSchedule::Never),
@@ -232,6 +247,8 @@ mod tests {
         ] {
             assert_eq!(schedule(cron, timezone).validate(), Err(expected), "{cron}");
         }
-        assert_eq!(schedule("30 4 * * MON-FRI", "UTC").validate(), Ok(()));
+        for valid in ["30 4 * * MON-FRI", "*/59 * * * * *", "0 0,30 */23 1,15 * *"] {
+            assert_eq!(schedule(valid, "UTC").validate(), Ok(()), "{valid}");
+        }
     }
 }

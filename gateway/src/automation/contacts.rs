@@ -4,14 +4,10 @@ use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, NaiveTime, Utc};
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use signalbox_domain::{
-    automation::{
-        CONTACT_IN_USE, ChatFormat, Contact, ContactChanges, ContactCommand, ContactKind, ContactSpec,
-        Destination, DestinationChanges, NewContact, QuietHours, SealedAddress, SecretChange,
-    },
-    kernel::clean_text,
+use signalbox_domain::automation::{
+    CONTACT_IN_USE, ChatFormat, Contact, ContactChanges, ContactCommand, ContactKind, ContactSpec,
+    Destination, DestinationChanges, NewContact, QuietHours, SealedAddress, SecretChange,
 };
-use signalbox_egress::Target;
 use signalbox_projections::automation::{
     contacts::{self, ContactFilter, ContactRow},
     rules,
@@ -391,8 +387,7 @@ fn seal(sealer: &Sealer, id: Uuid, text: &str) -> Result<String, Problem> {
 
 /// The address of an incoming webhook, which is a secret: its knowledge permits to write.
 fn sealed_address(sealer: &Sealer, id: Uuid, url: &str) -> Result<SealedAddress, Problem> {
-    let url = clean_text(url, target::MAX_LENGTH).map_err(|error| Problem::field("url", error))?;
-    let target: Target = url.parse().map_err(|error| Problem::field("url", error))?;
+    let (url, target) = target::parsed("url", url)?;
     Ok(SealedAddress { sealed: seal(sealer, id, &url)?, host: target.host().to_owned() })
 }
 

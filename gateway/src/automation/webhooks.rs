@@ -7,10 +7,9 @@ use signalbox_domain::{
         EventType, KeyChange, NewWebhook, RetryPolicy, SecretChange, Severity, Webhook, WebhookChanges,
         WebhookCommand, WebhookFilters, WebhookSpec,
     },
-    kernel::{ChannelId, clean_text},
+    kernel::ChannelId,
     monitoring::Labels,
 };
-use signalbox_egress::Target;
 use signalbox_projections::{
     automation::{
         past_webhook,
@@ -416,11 +415,7 @@ impl Shown for WebhookRow {
 }
 
 pub(super) fn valid_url(text: &str) -> Result<String, Problem> {
-    let text = clean_text(text, target::MAX_LENGTH).map_err(|error| Problem::field("url", error))?;
-    match text.parse::<Target>() {
-        Ok(_) => Ok(text),
-        Err(error) => Err(Problem::field("url", error)),
-    }
+    Ok(target::parsed("url", text)?.0)
 }
 
 impl From<WebhookRow> for WebhookOut {

@@ -193,16 +193,12 @@ pub(super) async fn log_in(
         return Err(Problem::invalid("email and password are required").about(field));
     }
     throttle_address(&services.config, &services.clock, &services.limiter, address)?;
-    let known = if login.contains('\0') {
-        None
+    let named = if login.contains('\0') {
+        Vec::new()
     } else {
-        queries::user_by_login(&services.database.primary, &login).await?
+        queries::users_by_login(&services.database.primary, &login).await?
     };
-    // An account has one share, under whichever of its names.
-    let account = known.as_ref().map_or_else(|| login.to_lowercase(), |user| user.id.to_string());
-    throttle_account(&services.config, &services.clock, &services.limiter, &account)?;
-    let stored = known.as_ref().map(|user| user.password_hash.clone());
-    let fits = services.passwords.verify(password, stored, Some(address.network())).await?;
+    let (known, fits) = identify(services, address, &login, &password, named).await?;
     match known {
         Some(user) if fits => {
             let started = start_session(services, context, user).await?;
@@ -241,6 +237,36 @@ pub(super) async fn log_in(
             Err(wrong_credentials())
         }
     }
+}
+
+/// The one of the users `named` by `login` whose password this is, or else the first, and whether it is its password.
+async fn identify(
+    services: &LoginServices,
+    address: &ClientAddress,
+    login: &str,
+    password: &str,
+    named: Vec<UserRow>,
+) -> Result<(Option<UserRow>, bool), Problem> {
+    // An account has one share, under whichever of its names.
+    let throttle =
+        |account: &str| throttle_account(&services.config, &services.clock, &services.limiter, account);
+    let verify = async |user: Option<&UserRow>| {
+        let stored = user.map(|user| user.password_hash.clone());
+        services.passwords.verify(password.to_owned(), stored, Some(address.network())).await
+    };
+    if named.is_empty() {
+        throttle(&login.to_lowercase())?;
+        return Ok((None, verify(None).await?));
+    }
+    let mut first = None;
+    for user in named {
+        throttle(&user.id.to_string())?;
+        if verify(Some(&user)).await? {
+            return Ok((Some(user), true));
+        }
+        first.get_or_insert(user);
+    }
+    Ok((first, false))
 }
 
 fn wrong_credentials() -> Problem {

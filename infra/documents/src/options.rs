@@ -255,7 +255,11 @@ pub fn language(code: &str) -> Option<String> {
     let is_code = code.bytes().all(|byte| byte.is_ascii_lowercase());
     match code.len() {
         3 if is_code => Some(code),
-        2 => LANGUAGES.iter().find(|(short, _)| *short == code).map(|(_, long)| (*long).to_owned()),
+        // An unknown one stays, and is refused with those that are supported.
+        2 if is_code => {
+            let known = LANGUAGES.iter().find(|(short, _)| *short == code);
+            Some(known.map_or(code, |(_, long)| (*long).to_owned()))
+        }
         _ => None,
     }
 }

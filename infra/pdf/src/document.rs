@@ -4,7 +4,7 @@ use std::{
     time::Duration,
 };
 
-use crate::{Library, Page, PdfError, info, mend};
+use crate::{Library, Page, PdfError, damage, info, mend};
 
 /// `FPDF_ERR_PASSWORD` of `fpdfview.h`.
 const ERROR_PASSWORD: u64 = 4;
@@ -74,6 +74,12 @@ impl<'a> Document<'a> {
     pub fn page(&self, index: usize) -> Result<Page<'_>, PdfError> {
         let number = c_int::try_from(index).map_err(|_| PdfError::Page(index + 1))?;
         Page::open(self, number).ok_or(PdfError::Page(index + 1))
+    }
+
+    /// Whether the file has compressed streams that are damaged or cut off: PDFium shows a page of such a stream as an empty one.
+    /// Reads the whole file.
+    pub fn has_damaged_streams(&self) -> bool {
+        damage::has_damaged_stream(&self.bytes)
     }
 
     /// The document's metadata.

@@ -20,6 +20,7 @@
 mod annotations;
 mod boxes;
 mod codes;
+mod damage;
 pub mod direction;
 mod document;
 mod doubles;

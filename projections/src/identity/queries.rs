@@ -15,15 +15,16 @@ use crate::{
     page::{Listed, Order, Page, Sorting, and_eq, and_like, list},
 };
 
-/// The user with this e-mail address or user name, in any case of letters.
+/// The users with this e-mail address or user name, in any case of letters: one as a rule. The name of one may be the address of
+/// another, who is the first then.
 ///
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn user_by_login(pool: &PgPool, login: &str) -> Result<Option<UserRow>, sqlx::Error> {
-    sqlx::query_as("SELECT * FROM read.users WHERE lower(email) = lower($1) OR lower(username) = lower($1) ORDER BY lower(email) = lower($1) DESC LIMIT 1")
+pub async fn users_by_login(pool: &PgPool, login: &str) -> Result<Vec<UserRow>, sqlx::Error> {
+    sqlx::query_as("SELECT * FROM read.users WHERE lower(email) = lower($1) OR lower(username) = lower($1) ORDER BY lower(email) = lower($1) DESC LIMIT 2")
         .bind(login)
-        .fetch_optional(pool)
+        .fetch_all(pool)
         .await
 }
 

@@ -63,6 +63,21 @@ async fn a_wrong_password_and_an_unknown_user_are_answered_alike() {
 }
 
 #[tokio::test]
+async fn a_name_that_is_anothers_address_logs_in_by_its_own_password() {
+    let world = World::start().await;
+    world.user("anna", "viewer").await;
+    let other = "another long password";
+    let user = json!({"email": "ben@example.org", "username": "anna@example.org", "password": other});
+    world.admin.post("/api/v1/users", user).await.expect(201);
+    for (password, email) in [(PASSWORD, "anna@example.org"), (other, "ben@example.org")] {
+        let out = log_in(&world.anonymous(), "/api/auth/login", "Anna@example.org", password).await;
+        assert_eq!(out.expect(200)["user"]["email"], email);
+    }
+    log_in(&world.anonymous(), "/api/auth/login", "anna@example.org", "neither of them").await.error(401);
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn a_refresh_keeps_the_old_token_until_logout_ends_the_family() {
     let clock = Clock::manual(Clock::system().now());
     let world = World::at(clock.clone(), |_| {}).await;

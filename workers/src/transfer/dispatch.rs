@@ -5,7 +5,7 @@
 //! one worker, and posts the request to the agent's mailbox. If it crashes between the two, the reconciler posts the
 //! request.
 
-use std::time::Duration;
+use std::{slice, time::Duration};
 
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
@@ -71,7 +71,8 @@ async fn begin(context: &Context, row: TransferRow) -> (Uuid, i64, Result<(), Wo
 }
 
 async fn dispatch(context: &Context, row: TransferRow) -> Result<(), WorkerError> {
-    let gone = missing_agent(context, &row).await?;
+    let known = queries::agent_keys(&context.pool, &agents_of(slice::from_ref(&row))).await?;
+    let gone = missing_agent(&row, |agent| known.contains(&agent));
     let version = row.version;
     if let Some(reason) = gone {
         let key = format!("fail {version}");
@@ -97,11 +98,19 @@ async fn dispatch(context: &Context, row: TransferRow) -> Result<(), WorkerError
     post_request(context, &row, attempt, leg).await
 }
 
-async fn missing_agent(context: &Context, row: &TransferRow) -> Result<Option<String>, WorkerError> {
-    let numbers: Vec<_> = row.source_agent_number.into_iter().chain([row.destination_agent_number]).collect();
-    let known = queries::agent_keys(&context.pool, &numbers).await?;
-    let missing = numbers.into_iter().find(|number| known.iter().all(|(known, _)| known != number));
-    Ok(missing.map(|number| format!("agent {number} has been deleted")))
+/// Integers of the agents at both ends of `rows`.
+pub(crate) fn agents_of(rows: &[TransferRow]) -> Vec<i64> {
+    let of = |row: &TransferRow| row.source_agent_number.into_iter().chain([row.destination_agent_number]);
+    rows.iter().flat_map(of).collect()
+}
+
+/// Why the transfer fails, if one of its agents is not known any more, by integer and key.
+pub(crate) fn missing_agent(row: &TransferRow, is_known: impl Fn((i64, Uuid)) -> bool) -> Option<String> {
+    let source = row.source_agent_number.zip(row.source_agent_id);
+    let destination = (row.destination_agent_number, row.destination_agent_id);
+    let mut agents = source.into_iter().chain([destination]);
+    let missing = agents.find(|(number, id)| !is_known((*number, id.0)));
+    missing.map(|(number, _)| format!("agent {number} has been deleted"))
 }
 
 /// Leaves the request of `leg` in the mailbox of the agent whose turn it is; once, however often it is called.

@@ -9,9 +9,10 @@
 //! the repetition: it continues, repeats its report of a finished leg, or starts a leg that it does not know because
 //! it was restarted.
 //!
-//! A transfer whose owner uploads the file and has not done so within a day fails.
+//! A transfer whose owner uploads the file and has not done so within a day fails, and so does one of a deleted agent, whichever
+//! side that is.
 
-use std::time::Duration;
+use std::{collections::HashSet, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_domain::transfer::{Leg, Phase, Transfer, TransferCommand};
@@ -20,7 +21,7 @@ use uuid::Uuid;
 
 use crate::{
     Context, Worker, WorkerError,
-    transfer::dispatch::{post_request, requested_leg},
+    transfer::dispatch::{agents_of, missing_agent, post_request, requested_leg},
 };
 
 /// Transfers looked at together.
@@ -64,8 +65,13 @@ async fn put_back_all(
         let rows = queries::idle_transfers(&context.pool, phases, now - idle, after, BATCH).await?;
         let Some(last) = rows.last() else { return Ok(()) };
         after = last.id.0;
+        let agents = agents_of(&rows);
+        let known: HashSet<_> = queries::agent_keys(&context.pool, &agents).await?.into_iter().collect();
         for row in &rows {
-            put_back(context, row, now).await?;
+            match missing_agent(row, |agent| known.contains(&agent)) {
+                Some(reason) => fail(context, row, &reason).await?,
+                None => put_back(context, row, now).await?,
+            }
         }
     }
 }
@@ -83,9 +89,8 @@ async fn put_back(context: &Context, row: &TransferRow, now: DateTime<Utc>) -> R
         }
         return Ok(());
     };
-    let Some(agent) = queries::agent_by_id(&context.pool, id.0).await? else {
-        return fail(context, row, "the agent has been deleted").await;
-    };
+    // One that was deleted a moment ago is missed by the next step.
+    let Some(agent) = queries::agent_by_id(&context.pool, id.0).await? else { return Ok(()) };
     // An agent that is away names its work when it connects again.
     if standing.is_some() && (agent.session.is_none() || agent.capabilities.is_empty()) {
         return Ok(());

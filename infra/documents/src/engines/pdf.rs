@@ -1,3 +1,5 @@
+use std::cell::LazyCell;
+
 use signalbox_pdf::{Layer, Library, MAX_WORDS, Page, PdfError, RgbImage, UNREADABLE, Word};
 
 use super::{Body, Engine, Input, Reading, fields};
@@ -71,10 +73,18 @@ impl Engine for PdfEngine {
         }
         let mut pages = Vec::with_capacity(count);
         let mut warnings = Vec::new();
+        let is_damaged = LazyCell::new(|| document.has_damaged_streams());
         for index in 0..count {
             match document.page(index) {
                 Ok(page) => {
                     let mut content = content(&page, index, recognition.is_enabled())?;
+                    if content.is_empty && *is_damaged {
+                        content.page.is_left_out = true;
+                        warnings.push(format!(
+                            "page {} shows nothing, and the file is damaged: its content may be lost",
+                            index + 1
+                        ));
+                    }
                     if content.needs_recognition {
                         let pixels = recognition.pixels(page.width(), page.height(), content.finest_dpi);
                         match page.draw(recognition.dpi(), pixels.min(input.max_pixels)) {
@@ -106,6 +116,9 @@ impl Engine for PdfEngine {
             }
             recognition.progress(index + 1, count);
         }
+        if pages.iter().all(|page| page.is_left_out && page.words.is_empty()) && *is_damaged {
+            return Err(Failure::corrupt("the PDF is damaged: none of its pages can be read"));
+        }
         let recognised_by = recognition.finish_into(&mut pages, &mut warnings)?;
         let found = document.metadata();
         let mut metadata = Metadata::new();
@@ -121,6 +134,8 @@ impl Engine for PdfEngine {
 struct PageReading {
     page: PageContent,
     needs_recognition: bool,
+    /// Whether the page has nothing to see, and nothing is beside it.
+    is_empty: bool,
     /// Pixels per inch of the finest image.
     finest_dpi: f32,
     /// Whether words were left out.
@@ -145,6 +160,7 @@ fn content(page: &Page<'_>, index: usize, may_recognise: bool) -> Result<PageRea
         // The picture says what they mean.
         words.retain(|word| readable_letters(word) > 0 && unreadable_letters(word) == 0);
     }
+    let is_empty = !objects.is_visible && words.is_empty() && beside.is_empty();
     let notes = unshown(&annotations.notes, &words);
     let mut page = PageContent {
         number: index + 1,
@@ -167,7 +183,7 @@ fn content(page: &Page<'_>, index: usize, may_recognise: bool) -> Result<PageRea
     if !needs_recognition {
         page.find_figures(&objects.shapes);
     }
-    Ok(PageReading { page, needs_recognition, finest_dpi: objects.finest_dpi, is_cut, unreadable })
+    Ok(PageReading { page, needs_recognition, is_empty, finest_dpi: objects.finest_dpi, is_cut, unreadable })
 }
 
 /// Takes out words beside the page, which are not seen: a printer's notes, and numbers of lines. Text that runs over an edge of the

@@ -7,7 +7,11 @@ use reqwest::{Body, Method, RequestBuilder};
 use serde_json::{Value, json};
 use signalbox_domain::transfer::{Transfer, TransferCommand};
 use signalbox_test_support::metadata;
-use tokio::time::timeout;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
 
 use crate::harness::{
     AgentAccount, Client, Folder, RealAgent, Transport, World, bytes, encode, eventually, seconds, sha256,
@@ -75,6 +79,64 @@ async fn upload_of_a_cancelled_transfer_is_cut_without_a_wakeup() {
     let (cut, ()) = tokio::join!(timeout(seconds(30), upload), cancel);
     let refusal = cut.expect("the upload was not cut").error(409);
     assert!(refusal.contains("has ended"), "{refusal}");
+    world.finish_with_mail().await;
+}
+
+/// Sends the head of a request with a body of 6,000 bytes, and half of it.
+async fn send_half(client: &Client, world: &World, target: &str, half: &[u8]) -> TcpStream {
+    let mut stream = TcpStream::connect(world.address).await.unwrap();
+    let head = format!(
+        "{target} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+         Content-Length: 6000\r\n\r\n",
+        client.token.as_deref().unwrap_or_default()
+    );
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(half).await.unwrap();
+    stream
+}
+
+/// The body is short, so that it would arrive at once from a client that is not slow.
+#[tokio::test]
+async fn short_bodies_end_with_their_session() {
+    let world = World::start().await;
+    let (to, user) = (world.agent("press").await, world.user("anna", "operator").await);
+    let id = request(&user, &to, json!({})).await;
+    user.until(format!("/api/transfers/{id}"), |transfer| transfer["phase"] == "dispatched").await;
+    let upload = format!("PUT /api/transfers/{id}/content?filename=f");
+    let upload = send_half(&user, &world, &upload, &[7; 3000]).await;
+    let entry = send_half(&user, &world, "POST /api/v1/logging", b"{\"content\": \"").await;
+    eventually(seconds(10), async || !world.staged_files().await.is_empty()).await;
+    user.post("/api/v1/auth/logout", json!({})).await.expect(200);
+    for mut stream in [upload, entry] {
+        let mut answer = vec![0; 12];
+        let read = timeout(seconds(10), stream.read_exact(&mut answer)).await;
+        read.expect("the body was not cut").unwrap();
+        assert_eq!(String::from_utf8_lossy(&answer), "HTTP/1.1 401");
+        // The other half changes nothing. It may be refused already.
+        let _ = stream.write_all(&[7; 3000]).await;
+    }
+    assert_eq!(world.count_events("files_staged").await, 0);
+    world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn transfers_to_a_deleted_agent_fail_before_the_upload() {
+    let world = World::start().await;
+    let (from, to) = (world.agent("press").await, world.agent("store").await);
+    let transfers = [request(&world.admin, &to, json!({})).await, world.transfer(&from, &to, "a", "b").await];
+    for id in transfers {
+        world.until_phase(id, "dispatched").await;
+    }
+    world.admin.delete(&format!("/api/agents/{}", to.id)).await.expect(204);
+    sqlx::query("UPDATE read.transfers SET active_at = active_at - interval '1 minute'")
+        .execute(&world.servers.pool)
+        .await
+        .unwrap();
+    for id in transfers {
+        let failed = world.until_ended(id).await;
+        let expected = format!("agent {} has been deleted", to.id);
+        assert_eq!((&failed["status"], &failed["error"]), (&json!("failed"), &json!(expected)));
+    }
     world.finish_with_mail().await;
 }
 

@@ -1,3 +1,6 @@
+use std::io::Write;
+
+use flate2::{Compression, write::ZlibEncoder};
 use serde_json::{Value, json};
 
 use super::{EXTRACT, document, sample, send, text, world};
@@ -285,5 +288,67 @@ async fn pages_that_lie_on_their_side_are_read_upright() {
             assert!(page["width"].as_f64() > page["height"].as_f64(), "{name}: {page}");
         }
     }
+    world.finish().await;
+}
+
+/// A PDF with a page for each of `contents`, which are compressed and may have been damaged since.
+fn paged(contents: &[Vec<u8>]) -> Vec<u8> {
+    let count = contents.len();
+    let kids: String = (0..count).map(|page| format!("{} 0 R ", 4 + 2 * page)).collect();
+    let mut objects = vec![
+        b"<</Type/Catalog/Pages 2 0 R>>".to_vec(),
+        format!("<</Type/Pages/Kids[{kids}]/Count {count}>>").into_bytes(),
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>".to_vec(),
+    ];
+    for (page, content) in contents.iter().enumerate() {
+        let stream = 5 + 2 * page;
+        objects.push(
+            format!(
+                "<</Type/Page/Parent 2 0 R/MediaBox[0 0 600 800]/Resources<</Font<</F 3 0 R>>>>/Contents {stream} 0 R>>"
+            )
+            .into_bytes(),
+        );
+        let head = format!("<</Length {}/Filter/FlateDecode>>stream\n", content.len());
+        objects.push([head.as_bytes(), content, b"\nendstream"].concat());
+    }
+    let mut file = b"%PDF-1.5\n".to_vec();
+    for (index, object) in objects.iter().enumerate() {
+        file.extend(format!("{} 0 obj\n", index + 1).bytes());
+        file.extend(object);
+        file.extend(b"\nendobj\n");
+    }
+    file.extend(b"trailer<</Root 1 0 R>>\n%%EOF\n");
+    file
+}
+
+fn compressed(text: &str) -> Vec<u8> {
+    let mut encoder = ZlibEncoder::new(Vec::new(), Compression::default());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[tokio::test]
+async fn pages_whose_content_is_damaged_are_named() {
+    let world = world(|_| {}).await;
+    let client = world.anonymous();
+    let clause = |number| compressed(&format!("BT /F 12 Tf 50 700 Td (Clause {number} applies.) Tj ET"));
+    let mut damaged = clause(2);
+    damaged.iter_mut().for_each(|byte| *byte ^= 0x55);
+    let cut = clause(2)[..10].to_vec();
+    for lost in [damaged, cut] {
+        let file = paged(&[clause(1), lost.clone(), clause(3)]);
+        let answer = send(&client, EXTRACT, "a.pdf", &file).await.expect(200);
+        let content = answer["content"].as_str().unwrap();
+        assert!(content.contains("Clause 1 applies.") && content.contains("Clause 3 applies."), "{content}");
+        let warning = "page 2 shows nothing, and the file is damaged: its content may be lost";
+        assert_eq!((&answer["warnings"], &answer["page_count"]), (&json!([warning]), &json!(3)));
+        let confidence = answer["confidence"].as_f64().unwrap();
+        assert!(confidence < 0.67, "{confidence}");
+        let refused = send(&client, EXTRACT, "a.pdf", &paged(&[lost])).await;
+        assert_eq!(refused.expect(422)["code"], "corrupt_file");
+    }
+    // An empty page of a file that is whole is one.
+    let blank = send(&client, EXTRACT, "a.pdf", &paged(&[clause(1), compressed(""), clause(3)])).await;
+    assert_eq!(blank.expect(200)["warnings"], json!([]));
     world.finish().await;
 }

@@ -91,6 +91,8 @@ async fn what_is_wrong_is_refused() {
         webhook("ftp://example.org/"),
         webhook("https://"),
         webhook("https://user:password@example.org/"),
+        webhook("https://example.org/a\r\nb"),
+        webhook("https://example.org/a\tb"),
         webhook(&format!("https://example.org/{}", "x".repeat(2048))),
     ] {
         world.admin.post(WEBHOOKS, wrong).await.error(422);
