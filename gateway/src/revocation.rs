@@ -28,9 +28,7 @@ use crate::{
     problem::Problem,
 };
 
-/// Request bodies up to this length arrive at once as a rule.
-const SHORT: u64 = 64 * 1024;
-/// A short body that takes longer is watched, too.
+/// A request body that has arrived within this time is not watched: most do.
 const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// How long a client that reads has for the end of its answer before the connection is closed.
@@ -61,16 +59,7 @@ pub(crate) async fn cut_bodies(
     let exchange = parts.extensions.get::<Connection>().map(Connection::exchange);
     let watch = Watch { open_sockets, token, required: RequiredRole::default(), cut_because: Arc::default() };
     parts.extensions.insert(watch.required.clone());
-    let is_long = body.size_hint().exact().is_none_or(|length| length > SHORT);
-    // Files are received after the role was checked, however short they are.
-    let is_form = parts.headers.get(header::CONTENT_TYPE).is_some_and(|kind| {
-        kind.as_bytes().get(..10).is_some_and(|kind| kind.eq_ignore_ascii_case(b"multipart/"))
-    });
-    let body = match body.size_hint().exact() {
-        Some(0) => body,
-        _ if is_long || is_form => watch.over(body, Duration::ZERO),
-        _ => watch.over(body, AT_ONCE),
-    };
+    let body = if body.size_hint().exact() == Some(0) { body } else { watch.over(body) };
     let response = next.run(Request::from_parts(parts, body)).await;
     if let Some(problem) = watch.problem().filter(|_| !response.status().is_success()) {
         return problem.into_response();
@@ -88,13 +77,10 @@ pub(crate) async fn cut_bodies(
 }
 
 impl Watch {
-    /// The body, watched after `delay`.
-    fn over(&self, body: Body, delay: Duration) -> Body {
+    fn over(&self, body: Body) -> Body {
         let watch = self.clone();
         let void = async move {
-            if !delay.is_zero() {
-                sleep(delay).await;
-            }
+            sleep(AT_ONCE).await;
             watch.void().await
         };
         Body::from_stream(cut(pieces(body), void))

@@ -1,10 +1,10 @@
 //! Every query is run on the real schema; the log of it all is folded from commands.
 
+mod agent_requests;
 mod identity;
 
 use std::{collections::BTreeSet, fs, path::Path};
 
-use chrono::DateTime;
 use futures::future::join_all;
 use signalbox_domain::transfer::{
     Agent, AgentCommand, AgentRef, AgentToken, AgentTokenCommand, Arrival, Job, JobCommand, JobRef, JobType,
@@ -14,10 +14,7 @@ use signalbox_projections::{
     Listed, Lookup, Page,
     transfer::{
         AgentRow, AgentTokenRow, JobRow, TransferRow,
-        queries::{
-            self as transfer, Filter,
-            agent_requests::{self, HeldBack, TakenRequest},
-        },
+        queries::{self as transfer, Filter},
     },
 };
 use signalbox_test_support::{eventually_some, seconds};
@@ -402,43 +399,6 @@ async fn staged_entries_are_sorted_by_the_bytes_of_their_names() {
 }
 
 #[tokio::test]
-async fn taken_requests_are_held_back_for_their_session_until_they_end() {
-    let world = World::start().await;
-    let [press, store] = two_agents(&world).await;
-    connect(&world, press, STRANGER).await;
-    world.fold().await;
-    let pool = world.pool();
-    let upload = |attempt| TakenRequest { transfer: 7, leg: "upload", attempt };
-    let download = TakenRequest { leg: "download", ..upload(1) };
-    agent_requests::record_taken(pool, press.id, &[upload(1), download]).await.unwrap();
-    agent_requests::record_taken(pool, press.id, &[upload(2)]).await.unwrap();
-    let word = str::to_owned;
-    let sorted = |mut held: Vec<HeldBack>| {
-        held.sort();
-        held
-    };
-    let within = async |agent, seconds| {
-        sorted(agent_requests::taken_within(pool, agent, &[7, 8], seconds).await.unwrap())
-    };
-    let open = async || sorted(agent_requests::not_ended(pool, press.id, &[7, 8]).await.unwrap());
-    assert_eq!(within(press.id, 60.0).await, [(7, word("download"), 1), (7, word("upload"), 2)]);
-    assert_eq!(within(press.id, 0.0).await, []);
-    assert_eq!(within(store.id, 60.0).await, []);
-    assert_eq!(open().await, [(7, word("download"), 0), (7, word("upload"), 0)]);
-    agent_requests::record_end(pool, press.id, 7, Some("upload")).await.unwrap();
-    assert_eq!(open().await, [(7, word("download"), 0)]);
-    agent_requests::record_end(pool, press.id, 7, None).await.unwrap();
-    assert_eq!(open().await, []);
-    connect(&world, press, OWNER.0).await;
-    world.fold().await;
-    assert_eq!(within(press.id, 60.0).await, [], "they were of another session");
-    agent_requests::purge(pool, DateTime::UNIX_EPOCH).await.unwrap();
-    agent_requests::record_taken(pool, press.id, &[upload(3)]).await.unwrap();
-    assert_eq!(within(press.id, 60.0).await, [(7, word("upload"), 3)]);
-    world.servers.finish().await;
-}
-
-#[tokio::test]
 async fn what_is_gone_is_found_by_the_number_that_it_had() {
     let world = World::start().await;
     let (job, [press, _]) = job(&world).await;
@@ -471,7 +431,11 @@ pub(crate) fn declared_in(path: &Path) -> BTreeSet<String> {
 
 #[test]
 fn no_query_is_left_out_here() {
-    let here = concat!(include_str!("queries.rs"), include_str!("queries/identity.rs"));
+    let here = concat!(
+        include_str!("queries.rs"),
+        include_str!("queries/agent_requests.rs"),
+        include_str!("queries/identity.rs")
+    );
     for (file, context) in [
         ("identity/queries.rs", "identity"),
         ("transfer/queries/mod.rs", "transfer"),

@@ -89,7 +89,7 @@ async fn put_back(context: &Context, row: &TransferRow, now: DateTime<Utc>) -> R
         }
         return Ok(());
     };
-    // One that was deleted a moment ago is missed by the next step.
+    // If it was deleted a moment ago, the next step fails the transfer.
     let Some(agent) = queries::agent_by_id(&context.pool, id.0).await? else { return Ok(()) };
     // An agent that is away names its work when it connects again.
     if standing.is_some() && (agent.session.is_none() || agent.capabilities.is_empty()) {
