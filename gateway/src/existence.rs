@@ -42,7 +42,7 @@ pub(crate) mod examples {
         },
         fleet::{Direction, InstanceSpec, MappingSpec, NewInstance, PluginInstanceCommand, PluginRef},
         identity::{NewUser, Role, UserCommand},
-        kernel::{AgentId, ChannelId, MappingId, UserId, WidgetId},
+        kernel::{AgentId, ChannelId, MappingId, RuleId, UserId, WidgetId},
         monitoring::{
             ChannelCommand, ChannelSpec, ChannelType, DashboardCommand, ExperimentCommand, LogEntryCommand,
             LogType, NewChannel, NewDashboard, NewExperiment, NewLogEntry, WidgetSpec, WidgetType,
@@ -79,7 +79,7 @@ pub(crate) mod examples {
 
     pub(crate) fn alarm() -> AlarmCommand {
         let alarm = NewAlarm {
-            rule_id: Uuid::nil(),
+            rule_id: RuleId(Uuid::nil()),
             rule_name: text(),
             channel_id: ChannelId(Uuid::nil()),
             channel_name: text(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures::{StreamExt, TryStreamExt, stream};
 use signalbox_domain::{
     automation::{Rule, RuleChanges, RuleCommand},
-    kernel::{ChannelId, Decider, ErrorKind, Rejection},
+    kernel::{ChannelId, Decider, ErrorKind, Rejection, RuleId},
 };
 use signalbox_event_store::{ExecuteError, state};
 use signalbox_projections::{
@@ -15,7 +15,6 @@ use signalbox_projections::{
     unapplied_streams,
 };
 use tokio::time::{Instant, sleep, timeout_at};
-use uuid::Uuid;
 
 use crate::{
     auth::CurrentUser,
@@ -36,7 +35,7 @@ const UNSHOWN: i64 = 1000;
 pub(crate) const CONCURRENT: usize = 16;
 
 /// Id and name of an enabled rule.
-pub(crate) type EnabledRule = (Uuid, String);
+pub(crate) type EnabledRule = (RuleId, String);
 
 /// Rules that were disabled.
 #[derive(Debug, Default)]
@@ -72,14 +71,18 @@ impl Watching<'_> {
     /// Disables the enabled rules on `channels`, which were deleted: no value can end their alarms any more, and the log refuses new
     /// ones. `before` are those that were enabled before the deletion; a worker may have disabled them already. The deletion is
     /// recorded, so a failure leaves something pending, which that worker does.
-    pub(crate) async fn disable_rules_on(&self, channels: &[Uuid], before: Vec<EnabledRule>) -> Disabled {
+    pub(crate) async fn disable_rules_on(
+        &self,
+        channels: &[ChannelId],
+        before: Vec<EnabledRule>,
+    ) -> Disabled {
         self.disable(channels, before).await.unwrap_or_else(|problem| {
             tracing::error!(?problem, ?channels, "rules on deleted events may still be enabled");
             Disabled { has_pending_effects: true, ..Disabled::default() }
         })
     }
 
-    async fn disable(&self, channels: &[Uuid], before: Vec<EnabledRule>) -> Result<Disabled, Problem> {
+    async fn disable(&self, channels: &[ChannelId], before: Vec<EnabledRule>) -> Result<Disabled, Problem> {
         let Self { database, commands, user, context } = *self;
         let mut rules = before;
         let late = self.enabled_rules(channels).await?;
@@ -93,7 +96,7 @@ impl Watching<'_> {
             let changes = RuleChanges { enabled: Some(false), ..RuleChanges::default() };
             if_still_there(
                 commands
-                    .write::<Rule>(rule, None, &metadata, &RuleCommand::Change { changes, after: 0 })
+                    .write::<Rule>(rule.0, None, &metadata, &RuleCommand::Change { changes, after: 0 })
                     .await,
             )
         });
@@ -106,11 +109,11 @@ impl Watching<'_> {
     }
 
     /// The enabled rules on `channels`, with their names, also those that the read model does not show yet.
-    pub(crate) async fn enabled_rules(&self, channels: &[Uuid]) -> Result<Vec<EnabledRule>, Problem> {
+    pub(crate) async fn enabled_rules(&self, channels: &[ChannelId]) -> Result<Vec<EnabledRule>, Problem> {
         let pool = &self.database.primary;
         let unapplied = unapplied_streams(pool, Rule::CONTEXT, Rule::TYPE, UNSHOWN).await?;
         let mut rules = enabled_rules_on(pool, channels).await?;
-        rules.retain(|(rule, _)| !unapplied.contains(rule));
+        rules.retain(|(rule, _)| !unapplied.contains(&rule.0));
         for id in unapplied {
             let rule = match state::<Rule>(pool, id).await {
                 Ok(rule) => rule,
@@ -120,8 +123,8 @@ impl Watching<'_> {
                 }
                 Err(error) => return Err(Rejection::from(error).into()),
             };
-            let name = channels.iter().find_map(|channel| rule.enabled_on(ChannelId(*channel)));
-            rules.extend(name.map(|name| (id, name.to_owned())));
+            let name = channels.iter().find_map(|channel| rule.enabled_on(*channel));
+            rules.extend(name.map(|name| (RuleId(id), name.to_owned())));
         }
         Ok(rules)
     }
@@ -131,7 +134,7 @@ impl Watching<'_> {
 pub(crate) async fn judged(
     database: &Database,
     commands: &Commands,
-    rule: Uuid,
+    rule: RuleId,
     written: Written,
 ) -> Written {
     let is_judged = written.unseen.is_none() && alarms_are_judged(database, commands, &[rule]).await;
@@ -141,7 +144,7 @@ pub(crate) async fn judged(
 /// Waits until the alarms of `rules` are judged by their newest specifications and show it; false when they do not within 2 s, or
 /// it cannot be found out: the change itself is recorded. Otherwise an alarm would fire that its rule has ended, and could be
 /// acknowledged.
-async fn alarms_are_judged(database: &Database, commands: &Commands, rules: &[Uuid]) -> bool {
+async fn alarms_are_judged(database: &Database, commands: &Commands, rules: &[RuleId]) -> bool {
     if rules.is_empty() {
         return true;
     }

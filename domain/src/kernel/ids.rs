@@ -111,6 +111,22 @@ id_type!(
     WidgetId
 );
 id_type!(
+    /// Key of an alarm.
+    AlarmId
+);
+id_type!(
+    /// Key of a rule.
+    RuleId
+);
+id_type!(
+    /// Key of an extraction job.
+    ExtractionJobId
+);
+id_type!(
+    /// Key of a firmware update.
+    FirmwareUpdateId
+);
+id_type!(
     /// Key of a webhook subscription.
     WebhookId
 );

@@ -22,8 +22,8 @@ pub(crate) use event::event_kinds;
 pub use event::{Event, EventKind, KindOf, words_of};
 pub use field::FieldPointer;
 pub use ids::{
-    AgentId, AgentTokenId, ChannelId, ContactId, DeliveryId, JobId, MappingId, SessionId, TransferId, UserId,
-    WebhookId, WidgetId,
+    AgentId, AgentTokenId, AlarmId, ChannelId, ContactId, DeliveryId, ExtractionJobId, FirmwareUpdateId,
+    JobId, MappingId, RuleId, SessionId, TransferId, UserId, WebhookId, WidgetId,
 };
 pub use metadata::{CommandOutcome, Metadata};
 pub use patch::present;

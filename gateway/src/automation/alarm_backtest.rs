@@ -5,9 +5,12 @@ use std::collections::HashMap;
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::Serialize;
 use signalbox_datapoint_log::{IdKey, moment, recorded_times};
-use signalbox_domain::automation::{
-    AlarmJudge, AlarmMemory, AlarmState, AlarmStep, AlarmTerms, DatapointPlace, JudgedValue, RuleSpec,
-    StepKind,
+use signalbox_domain::{
+    automation::{
+        AlarmJudge, AlarmMemory, AlarmState, AlarmStep, AlarmTerms, DatapointPlace, JudgedValue, RuleSpec,
+        StepKind,
+    },
+    kernel::RuleId,
 };
 use signalbox_projections::monitoring::series::Datapoint;
 use utoipa::ToSchema;
@@ -80,7 +83,7 @@ pub(super) async fn judge(
     points.reverse();
     let mut tested = Tested::default();
     let mut fired = Vec::new();
-    let mut judge = AlarmJudge::new(Uuid::nil(), AlarmMemory::blank(0));
+    let mut judge = AlarmJudge::new(RuleId(Uuid::nil()), AlarmMemory::blank(0));
     let mut steps = Vec::new();
     let before = points.partition_point(|point| moment(point.point.time) < from);
     let standing: Vec<_> =
@@ -180,7 +183,7 @@ impl Tested {
 mod tests {
     use signalbox_domain::{
         automation::{AlarmReason, AlarmSpec, Condition, Operator},
-        kernel::ChannelId,
+        kernel::{AlarmId, ChannelId},
     };
 
     use super::*;
@@ -196,7 +199,16 @@ mod tests {
             alarm: AlarmSpec::default(),
         };
         let on = at(seconds);
-        AlarmStep { alarm: Uuid::nil(), reason, kind, on, at: on, started_on: on, newest: None, terms }
+        AlarmStep {
+            alarm: AlarmId(Uuid::nil()),
+            reason,
+            kind,
+            on,
+            at: on,
+            started_on: on,
+            newest: None,
+            terms,
+        }
     }
 
     #[test]

@@ -179,7 +179,7 @@ pub(crate) async fn list(
     let (mut rows, total) = database.read(|pool| alarms::alarms(pool, &filter, sort.order(), page)).await?;
     if let Some(at) = at {
         for row in &mut rows {
-            *row = there("Alarm", past::<AlarmRow>(&database.primary, row.id, at).await?)?;
+            *row = there("Alarm", past::<AlarmRow>(&database.primary, row.id.0, at).await?)?;
         }
     }
     Ok(Json(envelope.envelope(total, with_notifications(&database, rows, at, reader.role).await?)))
@@ -272,7 +272,7 @@ impl Found for AlarmRow {
     const KIND: &'static str = "Alarm";
 
     fn query(pool: &PgPool, id: Uuid) -> BoxFuture<'_, Result<Option<Self>, sqlx::Error>> {
-        alarms::alarm(pool, id)
+        alarms::alarm(pool, id.into())
     }
 }
 
@@ -302,7 +302,7 @@ async fn with_notifications(
     let mut by_alarm = HashMap::<_, Vec<_>>::new();
     for mut message in found {
         if let Some(at) = at {
-            let then = past_delivery(&database.primary, message.batch_id, message.id.0, at).await?;
+            let then = past_delivery(&database.primary, message.batch_id, message.id, at).await?;
             message.become_as(&there("Delivery", then)?);
         }
         by_alarm.entry(message.alarm_id).or_default().push(NotificationOut::of(message, reader));

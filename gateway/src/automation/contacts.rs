@@ -4,9 +4,12 @@ use axum::{Json, extract::State, response::Response};
 use chrono::{DateTime, NaiveTime, Utc};
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use signalbox_domain::automation::{
-    CONTACT_IN_USE, ChatFormat, Contact, ContactChanges, ContactCommand, ContactKind, ContactSpec,
-    Destination, DestinationChanges, NewContact, QuietHours, SealedAddress, SecretChange,
+use signalbox_domain::{
+    automation::{
+        CONTACT_IN_USE, ChatFormat, Contact, ContactChanges, ContactCommand, ContactKind, ContactSpec,
+        Destination, DestinationChanges, NewContact, QuietHours, SealedAddress, SecretChange,
+    },
+    kernel::ContactId,
 };
 use signalbox_projections::automation::{
     contacts::{self, ContactFilter, ContactRow},
@@ -199,7 +202,7 @@ pub(crate) async fn create(
     let given = Given { address, url, format, secret: secret.map(Some) };
     let spec = ContactSpec {
         name,
-        destination: given.destination(&sealer, id, kind)?,
+        destination: given.destination(&sealer, ContactId(id), kind)?,
         quiet_hours: quiet_hours.map(QuietHours::try_from).transpose()?,
     };
     let command = ContactCommand::Create(NewContact { owner: user.id, spec });
@@ -233,7 +236,7 @@ pub(crate) async fn update(
     })?;
     let present = row.destination.kind();
     Problem::unless_kept("kind", "contact", present.as_str(), kind.map(ContactKind::as_str))?;
-    changes.destination = given.changes(&sealer, row.id.0, present)?;
+    changes.destination = given.changes(&sealer, row.id, present)?;
     // The aggregate completes omitted fields, so concurrent changes lose nothing.
     let command = ContactCommand::Change(changes);
     let written = change.write::<Contact>(row.id, "change contact", &command).await?;
@@ -247,11 +250,11 @@ pub(crate) async fn update(
 pub(crate) async fn delete(change: Change<Admin>) -> Result<Response, Problem> {
     let row = change.find::<ContactRow>().await?;
     // Rules that an older release has made hold no claims on it.
-    refuse_while_named(&change.database, row.id.0).await?;
+    refuse_while_named(&change.database, row.id).await?;
     match change.write::<Contact>(row.id, "delete contact", &ContactCommand::Delete).await {
         Ok(written) => Ok(answer::success(written, "Contact successfully deleted.")),
         Err(rejection) if rejection.code == CONTACT_IN_USE => {
-            refuse_while_named(&change.database, row.id.0).await?;
+            refuse_while_named(&change.database, row.id).await?;
             // The rule that came first is not shown yet.
             Err(rejection.into())
         }
@@ -260,7 +263,7 @@ pub(crate) async fn delete(change: Change<Admin>) -> Result<Response, Problem> {
 }
 
 /// Refuses when rules notify the contact `id`, and names them.
-async fn refuse_while_named(database: &Database, id: Uuid) -> Result<(), Problem> {
+async fn refuse_while_named(database: &Database, id: ContactId) -> Result<(), Problem> {
     let rules = database.read(|pool| rules::rules_of_contact(pool, id)).await?;
     let Some(first) = rules.first() else { return Ok(()) };
     let names = rules.iter().map(|rule| rule.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -280,7 +283,7 @@ impl Found for ContactRow {
     const KIND: &'static str = "Contact";
 
     fn query(pool: &PgPool, id: Uuid) -> BoxFuture<'_, Result<Option<Self>, sqlx::Error>> {
-        contacts::contact(pool, id)
+        contacts::contact(pool, id.into())
     }
 }
 
@@ -325,7 +328,7 @@ impl Given {
         Ok(())
     }
 
-    fn destination(self, sealer: &Sealer, id: Uuid, kind: ContactKind) -> Result<Destination, Problem> {
+    fn destination(self, sealer: &Sealer, id: ContactId, kind: ContactKind) -> Result<Destination, Problem> {
         self.check(kind)?;
         let required = |field| {
             move || Problem::field(field, format!("is required for contacts of kind {}", kind.as_str()))
@@ -355,7 +358,7 @@ impl Given {
     fn changes(
         self,
         sealer: &Sealer,
-        id: Uuid,
+        id: ContactId,
         kind: ContactKind,
     ) -> Result<Option<DestinationChanges>, Problem> {
         self.check(kind)?;
@@ -381,12 +384,12 @@ impl Given {
     }
 }
 
-fn seal(sealer: &Sealer, id: Uuid, text: &str) -> Result<String, Problem> {
-    sealer.seal(id, text).map_err(|error| Problem::internal(&error))
+fn seal(sealer: &Sealer, id: ContactId, text: &str) -> Result<String, Problem> {
+    sealer.seal(id.0, text).map_err(|error| Problem::internal(&error))
 }
 
 /// The address of an incoming webhook, which is a secret: its knowledge permits to write.
-fn sealed_address(sealer: &Sealer, id: Uuid, url: &str) -> Result<SealedAddress, Problem> {
+fn sealed_address(sealer: &Sealer, id: ContactId, url: &str) -> Result<SealedAddress, Problem> {
     let (url, target) = target::parsed("url", url)?;
     Ok(SealedAddress { sealed: seal(sealer, id, &url)?, host: target.host().to_owned() })
 }

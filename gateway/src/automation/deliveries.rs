@@ -6,7 +6,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
     automation::{DeliveryBatch, DeliveryBatchCommand, DeliveryStatus},
-    kernel::{DeliveryId, Metadata},
+    kernel::{DeliveryId, Metadata, WebhookId},
 };
 use signalbox_projections::{
     self as rows, Order,
@@ -140,13 +140,13 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<DeliveryOut>>, Problem> {
     let page = envelope.page()?;
     let webhook = find::<WebhookRow>(&database, &id).await?;
-    listed(&database, webhook.id.0, params, (sort.order(), page), envelope).await
+    listed(&database, webhook.id, params, (sort.order(), page), envelope).await
 }
 
 /// A page of the deliveries to the subscription or contact `receiver`.
 pub(super) async fn listed(
     database: &Database,
-    receiver: Uuid,
+    receiver: WebhookId,
     params: DeliveryParams,
     (order, page): (Order, rows::Page),
     envelope: EnvelopeParams,
@@ -179,7 +179,7 @@ pub(super) async fn detailed(
 ) -> Result<Json<DeliveryDetailOut>, Problem> {
     let row = find_at(database, now, at).await?;
     let bodies = Bodies::at(&database.primary, &[row.position]).await;
-    let body = match bodies.and_then(|mut bodies| bodies.take(row.id.0, row.position)) {
+    let body = match bodies.and_then(|mut bodies| bodies.take(row.id, row.position)) {
         Ok(body) => Some(body),
         // Its attempts are shown all the same; the worker that cannot send it reports why.
         Err(BodyError::Unreadable(_)) => None,
@@ -217,7 +217,7 @@ pub(super) async fn delivered_again(
     let written = commands.write::<DeliveryBatch>(row.consignment_id, None, &metadata, &command).await?;
     let shown = || async {
         match written.unseen {
-            None => find_in(database, row.webhook_id, row.id.0).await,
+            None => find_in(database, row.webhook_id, row.id).await,
             at => find_at(database, row.clone(), at).await,
         }
     };
@@ -238,11 +238,11 @@ pub(crate) async fn redeliver_failed(
     JsonBody(wanted): JsonBody<RedeliverIn>,
 ) -> Result<Response, Problem> {
     let webhook = find::<WebhookRow>(&database, &id).await?;
-    let dead = deliveries::dead_since(&database.primary, webhook.id.0, wanted.since, MOST_AT_ONCE).await?;
+    let dead = deliveries::dead_since(&database.primary, webhook.id, wanted.since, MOST_AT_ONCE).await?;
     let (redelivered, more) = (dead.len(), dead.len() as i64 == MOST_AT_ONCE);
     let mut batches = BTreeMap::<Uuid, Vec<DeliveryId>>::new();
     for (batch, delivery) in dead {
-        batches.entry(batch).or_default().push(DeliveryId(delivery));
+        batches.entry(batch).or_default().push(delivery);
     }
     let at = database.time().await?;
     let sent = stream::iter(batches).map(|(batch, ids)| {
@@ -263,11 +263,15 @@ pub(crate) async fn redeliver_failed(
 
 async fn find_delivery(database: &Database, Texts(webhook, id): &Texts) -> Result<DeliveryRow, Problem> {
     let webhook = find::<WebhookRow>(database, webhook).await?;
-    find_in(database, webhook.id.0, key("Delivery", id)?).await
+    find_in(database, webhook.id, key("Delivery", id)?.into()).await
 }
 
 /// The delivery `id` to the subscription or contact `receiver`.
-pub(super) async fn find_in(database: &Database, receiver: Uuid, id: Uuid) -> Result<DeliveryRow, Problem> {
+pub(super) async fn find_in(
+    database: &Database,
+    receiver: WebhookId,
+    id: DeliveryId,
+) -> Result<DeliveryRow, Problem> {
     let found = database.read(|pool| deliveries::delivery(pool, receiver, id)).await?;
     found.ok_or_else(|| Problem::not_found("Delivery"))
 }
@@ -275,7 +279,7 @@ pub(super) async fn find_in(database: &Database, receiver: Uuid, id: Uuid) -> Re
 /// The delivery `now` as it was `at`, or as it is.
 async fn find_at(database: &Database, now: DeliveryRow, at: Option<At>) -> Result<DeliveryRow, Problem> {
     let Some(at) = at else { return Ok(now) };
-    there("Delivery", past_delivery(&database.primary, now.consignment_id, now.id.0, at).await?)
+    there("Delivery", past_delivery(&database.primary, now.consignment_id, now.id, at).await?)
 }
 
 impl From<&DeliveryRow> for DeliveryOut {

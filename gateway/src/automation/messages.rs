@@ -42,21 +42,23 @@ pub(crate) async fn test(
 ) -> Result<Response, Problem> {
     let contact = find::<ContactRow>(&database, &id).await?;
     let event_id = context.resource;
-    let body = MessageBody::test(event_id, contact.id.0, contact.name, server_clock.now());
+    let body = MessageBody::test(event_id, contact.id, contact.name, server_clock.now());
+    let id = DeliveryId(event_id);
     let delivery = NewDelivery {
-        id: DeliveryId(event_id),
+        id,
         event_id,
         event_type: TEST_MESSAGE.to_owned(),
         body: serde_json::to_string(&body).map_err(|error| Problem::internal(&error))?,
     };
     let message = MessageDelivery { contact: contact.id, delivery, alarms: Vec::new() };
+    let receiver = message.receiver();
     let metadata = context.metadata(user.actor(), "test contact");
     let command = DeliveryBatchCommand::QueueMessage(message);
     let written = commands.write::<DeliveryBatch>(event_id, None, &metadata, &command).await?;
     let shown = || async {
         match written.unseen {
-            None => find_in(&database, contact.id.0, event_id).await,
-            Some(at) => there("Delivery", past_delivery(&database.primary, event_id, event_id, at).await?),
+            None => find_in(&database, receiver, id).await,
+            Some(at) => there("Delivery", past_delivery(&database.primary, event_id, id, at).await?),
         }
     };
     let row = after_write(shown).await?;
@@ -78,7 +80,7 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<DeliveryOut>>, Problem> {
     let page = envelope.page()?;
     let contact = find::<ContactRow>(&database, &id).await?;
-    listed(&database, contact.id.0, params, (sort.order(), page), envelope).await
+    listed(&database, contact.id.0.into(), params, (sort.order(), page), envelope).await
 }
 
 /// One message, with its body and its attempts. The messages of a contact that was deleted are gone, with their past.
@@ -111,5 +113,5 @@ pub(crate) async fn redeliver(
 
 async fn find_delivery(database: &Database, Texts(contact, id): &Texts) -> Result<DeliveryRow, Problem> {
     let contact = find::<ContactRow>(database, contact).await?;
-    find_in(database, contact.id.0, key("Delivery", id)?).await
+    find_in(database, contact.id.0.into(), key("Delivery", id)?.into()).await
 }

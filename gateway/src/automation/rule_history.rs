@@ -39,7 +39,7 @@ pub(crate) async fn history(
     let page = envelope.page()?;
     let row = find::<RuleRow>(&database, &id).await?;
     let (versions, total) =
-        register::history::<RuleRow, _>(&database.primary, row.id, (sort.order(), page), |rows, id| {
+        register::history::<RuleRow, _>(&database.primary, row.id.0, (sort.order(), page), |rows, id| {
             content(&RuleOut::from(RuleRow::of(rows, id)?.clone()), &BY_ITSELF)
         })
         .await?;
@@ -55,13 +55,13 @@ pub(crate) async fn restore(
     JsonBody(RestoreIn { version: target }): JsonBody<RestoreIn>,
 ) -> Result<Response, Problem> {
     let key = change.find::<RuleRow>().await?.id;
-    let then: RuleRow = earlier(&change.database, "Rule", key, target).await?;
+    let then: RuleRow = earlier(&change.database, "Rule", key.0, target).await?;
     let spec = then.spec()?;
     let remedy = "restore another version, or change the rule to another event";
     is_there(&change.database, &spec.name, spec.channel, remedy).await?;
     let command = RuleCommand::Change { changes: all_of(spec), after: 0 };
     let metadata = restoring(change.context.metadata(change.user.actor(), "restore rule"), target);
-    let written = change.commands.write::<Rule>(key, change.versions.clone(), &metadata, &command).await?;
+    let written = change.commands.write::<Rule>(key.0, change.versions.clone(), &metadata, &command).await?;
     let written = judged(&change.database, &change.commands, key, written).await;
     changed::<RuleRow>(&change.database, &change.id, written).await
 }

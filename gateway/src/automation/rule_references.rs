@@ -70,7 +70,7 @@ pub(super) async fn find_contacts(
             ids.map(move |(place, contact)| (field, place, contact))
         })
         .filter(|(.., contact)| !before.contains(contact))
-        .map(|(field, place, contact)| (field, place, contact.0))
+        .map(|(field, place, contact)| (field, place, *contact))
         .collect();
     if named.is_empty() {
         return Ok(());

@@ -91,7 +91,7 @@ pub(crate) async fn create(
     let command = RuleCommand::Create(NewRule { owner: user.id, spec, after: 0 });
     let metadata = context.metadata(user.actor(), "create rule");
     let written = commands.write::<Rule>(context.resource, None, &metadata, &command).await?;
-    let written = judged_by_alarms(&database, &commands, context.resource, written).await;
+    let written = judged_by_alarms(&database, &commands, context.resource.into(), written).await;
     let row = find_written::<RuleRow>(&database, &context.resource.to_string(), written).await?;
     let (version, location) = (row.version, format!("/api/v1/rules/{}", row.id));
     let out = RuleCreatedOut { status: "success", message: "Rule successfully created.", rule: row.into() };
@@ -148,7 +148,7 @@ impl Found for RuleRow {
     const KIND: &'static str = "Rule";
 
     fn query(pool: &PgPool, id: Uuid) -> BoxFuture<'_, Result<Option<Self>, sqlx::Error>> {
-        rules::rule(pool, id)
+        rules::rule(pool, id.into())
     }
 }
 

@@ -1,11 +1,13 @@
 //! The secrets and keys of a webhook subscription: set, made, replaced, and shown once.
 
 use serde::{Deserialize, Serialize};
-use signalbox_domain::automation::{KeyChange, SigningKey};
+use signalbox_domain::{
+    automation::{KeyChange, SigningKey},
+    kernel::WebhookId,
+};
 use signalbox_projections::automation::WebhookRow;
 use signalbox_sealing::Sealer;
 use signalbox_standard_webhooks::{PrivateKey, is_standard_secret, secret_of};
-use uuid::Uuid;
 
 use crate::{
     context::RequestContext,
@@ -55,7 +57,7 @@ impl NewSecret {
         sealer: &Sealer,
         repetitions: &Repetitions,
         context: &RequestContext,
-        webhook: Uuid,
+        webhook: WebhookId,
         given: Option<String>,
         generate: bool,
     ) -> Result<Option<Self>, Problem> {
@@ -63,11 +65,11 @@ impl NewSecret {
             (None, false) => return Ok(None),
             (Some(text), _) => (text, false),
             (None, true) => {
-                let random = context.secret(repetitions).await?.derive("webhook secret", webhook)?;
+                let random = context.secret(repetitions).await?.derive("webhook secret", webhook.0)?;
                 (secret_of(&random), true)
             }
         };
-        let sealed = sealer.seal(webhook, &text).map_err(|error| Problem::internal(&error))?;
+        let sealed = sealer.seal(webhook.0, &text).map_err(|error| Problem::internal(&error))?;
         Ok(Some(Self { text, sealed, is_made }))
     }
 
@@ -133,12 +135,12 @@ pub(super) async fn new_key(
     sealer: &Sealer,
     repetitions: &Repetitions,
     context: &RequestContext,
-    webhook: Uuid,
+    webhook: WebhookId,
 ) -> Result<SigningKey, Problem> {
-    let random = context.secret(repetitions).await?.derive("webhook key", webhook)?;
+    let random = context.secret(repetitions).await?.derive("webhook key", webhook.0)?;
     let public = PrivateKey::of(&random).map_err(|error| Problem::internal(&error))?.public();
     let text = PrivateKey::text_of(&random);
-    let sealed = sealer.seal(webhook, &text).map_err(|error| Problem::internal(&error))?;
+    let sealed = sealer.seal(webhook.0, &text).map_err(|error| Problem::internal(&error))?;
     Ok(SigningKey { sealed, public })
 }
 
@@ -147,7 +149,7 @@ pub(super) async fn key_change(
     sealer: &Sealer,
     repetitions: &Repetitions,
     context: &RequestContext,
-    webhook: Uuid,
+    webhook: WebhookId,
     scheme: Option<Scheme>,
 ) -> Result<KeyChange, Problem> {
     Ok(match scheme {

@@ -55,7 +55,7 @@ pub(crate) async fn rotate(
     if seconds > MAX_KEEP_SECONDS {
         return Err(Problem::field("keep_old_seconds", format!("must be at most {MAX_KEEP_SECONDS}")));
     }
-    let webhook = find::<WebhookRow>(&database, &id).await?.id.0;
+    let webhook = find::<WebhookRow>(&database, &id).await?.id;
     let now = database.time().await?;
     let keep_until = (seconds > 0).then(|| now + TimeDelta::seconds(seconds.into()));
     let secret = NewSecret::of(&sealer, &repetitions, &context, webhook, None, true).await?;
@@ -63,6 +63,6 @@ pub(crate) async fn rotate(
     let key = new_key(&sealer, &repetitions, &context, webhook).await?;
     let command = WebhookCommand::RotateSecret { sealed_secret, key, keep_until, at: Some(now) };
     let metadata = context.metadata(user.actor(), "rotate webhook secret");
-    let written = commands.write::<Webhook>(webhook, None, &metadata, &command).await?;
+    let written = commands.write::<Webhook>(webhook.0, None, &metadata, &command).await?;
     changed(&database, &sealer, &id, written, secret).await
 }

@@ -107,15 +107,16 @@ pub(crate) async fn test(
     let time = server_clock.now().to_rfc3339_opts(SecondsFormat::Micros, false);
     let body = json!({"type": TEST_EVENT, "time": time, "id": event_id}).to_string();
     let event_type = TEST_EVENT.to_owned();
-    let delivery = NewDelivery { id: DeliveryId(event_id), event_id, event_type, body };
+    let id = DeliveryId(event_id);
+    let delivery = NewDelivery { id, event_id, event_type, body };
     let command = DeliveryBatchCommand::Queue { webhook: webhook.id, deliveries: vec![delivery] };
     let metadata = context.metadata(user.actor(), "test webhook");
     let written = commands.write::<DeliveryBatch>(event_id, None, &metadata, &command).await?;
     let shown = || async {
         match written.unseen {
-            None => Ok(deliveries::delivery(&database.primary, webhook.id.0, event_id).await?),
+            None => Ok(deliveries::delivery(&database.primary, webhook.id, id).await?),
             Some(at) => {
-                Ok(Some(there("Delivery", past_delivery(&database.primary, event_id, event_id, at).await?)?))
+                Ok(Some(there("Delivery", past_delivery(&database.primary, event_id, id, at).await?)?))
             }
         }
     };

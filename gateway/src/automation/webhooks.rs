@@ -7,7 +7,7 @@ use signalbox_domain::{
         EventType, KeyChange, NewWebhook, RetryPolicy, SecretChange, Severity, Webhook, WebhookChanges,
         WebhookCommand, WebhookFilters, WebhookSpec,
     },
-    kernel::ChannelId,
+    kernel::{ChannelId, WebhookId},
     monitoring::Labels,
 };
 use signalbox_projections::{
@@ -288,7 +288,7 @@ pub(crate) async fn create(
 ) -> Result<Response, Problem> {
     let given = valid_secret(webhook.secret)?;
     one_of(given.as_ref(), webhook.generate_secret)?;
-    let (url, id) = (valid_url(&webhook.url)?, context.resource);
+    let (url, id) = (valid_url(&webhook.url)?, WebhookId(context.resource));
     let secret = NewSecret::of(&sealer, &repetitions, &context, id, given, webhook.generate_secret).await?;
     let key = match key_change(&sealer, &repetitions, &context, id, webhook.signature).await? {
         KeyChange::Provide(key) => Some(key),
@@ -368,14 +368,14 @@ pub(crate) async fn update(
     }
     let is_cleared = given == Some(None);
     let secret =
-        NewSecret::of(&services.sealer, &services.repetitions, &context, row.id.0, given.flatten(), generate)
+        NewSecret::of(&services.sealer, &services.repetitions, &context, row.id, given.flatten(), generate)
             .await?;
     let change = match &secret {
         Some(secret) => SecretChange::Seal(secret.sealed.clone()),
         None if is_cleared => SecretChange::Clear,
         None => SecretChange::Keep,
     };
-    let key = key_change(&services.sealer, &services.repetitions, &context, row.id.0, scheme).await?;
+    let key = key_change(&services.sealer, &services.repetitions, &context, row.id, scheme).await?;
     let changes = WebhookChanges { secret: change, key, ..changes };
     let metadata = context.metadata(user.actor(), "change webhook");
     // The aggregate completes omitted fields, so concurrent changes lose nothing.
@@ -397,11 +397,11 @@ impl Found for WebhookRow {
     const KIND: &'static str = "Webhook";
 
     fn query(pool: &PgPool, id: Uuid) -> BoxFuture<'_, Result<Option<Self>, sqlx::Error>> {
-        webhooks::webhook(pool, id)
+        webhooks::webhook(pool, id.into())
     }
 
     fn query_at(pool: &PgPool, id: Uuid, at: At) -> BoxFuture<'_, Result<Past<Self>, StateError>> {
-        past_webhook(pool, id, at)
+        past_webhook(pool, id.into(), at)
     }
 }
 

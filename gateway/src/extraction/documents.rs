@@ -9,6 +9,7 @@ use signalbox_config::Config;
 use signalbox_domain::{
     extraction::{ExtractionJob, ExtractionJobCommand},
     identity::Role,
+    kernel::ExtractionJobId,
 };
 use signalbox_projections::extraction::{
     Search, SnippetPart,
@@ -19,7 +20,6 @@ use signalbox_projections::extraction::{
 use sqlx::PgPool;
 use tokio::time::sleep;
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
 use crate::{
     answer::{self, Page, StatusOut},
@@ -125,7 +125,7 @@ pub(super) async fn list(
         Some(_) => sort.given().unwrap_or_else(DocumentRow::search_order),
         None => sort.order(),
     };
-    let owner = (user.role != Role::Admin).then_some(user.id.0);
+    let owner = (user.role != Role::Admin).then_some(user.id);
     let filter = DocumentFilter { search, owner, filename, from, to };
     let (rows, total) = database.read(|pool| documents::documents(pool, &filter, order, page)).await?;
     let hits = match &filter.search {
@@ -153,7 +153,7 @@ pub(super) async fn delete(
 ) -> Result<Response, Problem> {
     let missing = || Problem::not_found("Document");
     let id = id(&text).ok_or_else(missing)?;
-    let found = database.read(|pool| job(pool, id)).await?;
+    let found = database.read(|pool| job(pool, id.into())).await?;
     let may_delete = |owner| user.role == Role::Admin || owner == Some(user.id);
     let row = found.filter(|row| may_delete(row.owner_id)).ok_or_else(missing)?;
     if row.options.keep && row.ended_at.is_none() {
@@ -186,7 +186,7 @@ pub(super) fn check_keeper(user: Option<&CurrentUser>) -> Result<(), Problem> {
 /// log has no job count no longer.
 pub(super) struct Keeping {
     pool: PgPool,
-    jobs: Vec<Uuid>,
+    jobs: Vec<ExtractionJobId>,
     is_over: bool,
     /// Time after which the log has every job that may still be taken in.
     until_certain: Duration,
@@ -201,13 +201,13 @@ impl Keeping {
         database: &Database,
         config: &Config,
         user: &CurrentUser,
-        jobs: &[(Uuid, u64)],
+        jobs: &[(ExtractionJobId, u64)],
     ) -> Result<Self, Problem> {
         let most = config.extraction.kept_mb_each;
         let sizes: Vec<i64> = jobs.iter().map(|(_, size)| i64::try_from(*size).unwrap_or(i64::MAX)).collect();
-        let jobs: Vec<Uuid> = jobs.iter().map(|(id, _)| *id).collect();
+        let jobs: Vec<_> = jobs.iter().map(|(id, _)| *id).collect();
         let limit = i64::from(most) << 20;
-        let Some(taken) = keeping::note(&database.primary, user.id.0, &jobs, &sizes, limit).await? else {
+        let Some(taken) = keeping::note(&database.primary, user.id, &jobs, &sizes, limit).await? else {
             let pool = database.primary.clone();
             return Ok(Self { pool, jobs, is_over: false, until_certain: Duration::ZERO });
         };

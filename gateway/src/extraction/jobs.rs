@@ -13,7 +13,7 @@ use signalbox_documents::OutputFormat;
 use signalbox_domain::{
     extraction::{ExtractionJob, ExtractionJobCommand, ExtractionStatus, MAX_ATTEMPTS},
     identity::Role,
-    kernel::Actor,
+    kernel::{Actor, ExtractionJobId},
 };
 use signalbox_projections::{
     extraction::{
@@ -23,7 +23,6 @@ use signalbox_projections::{
     register::{At, past},
 };
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
 use super::{Visitor, extract::bare};
 use crate::{
@@ -210,9 +209,7 @@ pub(super) async fn list(
     let JobParams { status, filename, from, to } = params;
     let filter = JobFilter { status: status.map(ExtractionStatus::as_str), filename, from, to };
     let (rows, total) = match user {
-        Some(user) => {
-            database.read(|pool| queries::jobs(pool, user.id.0, &filter, sort.order(), page)).await?
-        }
+        Some(user) => database.read(|pool| queries::jobs(pool, user.id, &filter, sort.order(), page)).await?,
         None => (Vec::new(), 0),
     };
     let shown = || rows.iter().map(|row| ExtractionJobOut::new(&config, row, None)).collect();
@@ -271,7 +268,7 @@ pub(super) async fn cancel(
     let row = find_own(&database, user.as_ref(), &id).await?;
     let metadata = context.metadata(actor(user.as_ref()), "delete extraction job");
     let command = ExtractionJobCommand::Delete;
-    Ok(answer::deleted(commands.write::<ExtractionJob>(row.id, versions, &metadata, &command).await?))
+    Ok(answer::deleted(commands.write::<ExtractionJob>(row.id.0, versions, &metadata, &command).await?))
 }
 
 /// Read a document again whose job has failed; any other job stays as it is.
@@ -317,7 +314,7 @@ pub(super) async fn stats(
     State(database): State<Database>,
     Visitor(user): Visitor,
 ) -> Result<Json<ExtractionStatsOut>, Problem> {
-    let counts = database.read(|pool| queries::counts(pool, user.as_ref().map(|user| user.id.0))).await?;
+    let counts = database.read(|pool| queries::counts(pool, user.as_ref().map(|user| user.id))).await?;
     let JobCounts { queue_depth, total, completed, failed, processing, queued, cancelled } = counts;
     Ok(Json(ExtractionStatsOut {
         queue_depth,
@@ -342,7 +339,7 @@ async fn change(
 ) -> Result<Response, Problem> {
     let row = find(database, user, id).await?;
     let metadata = context.metadata(actor(user), "change extraction job");
-    let written = commands.write::<ExtractionJob>(row.id, versions, &metadata, &command).await?;
+    let written = commands.write::<ExtractionJob>(row.id.0, versions, &metadata, &command).await?;
     let shown = || async {
         match written.unseen {
             None => find(database, user, id).await,
@@ -386,7 +383,7 @@ async fn find_ever(
     text: &str,
 ) -> Result<ExtractionJobRow, Problem> {
     let id = id(text).ok_or_else(job_not_found)?;
-    let row = database.read(|pool| queries::job(pool, id)).await?;
+    let row = database.read(|pool| queries::job(pool, id.into())).await?;
     let is_visible = |row: &ExtractionJobRow| {
         let may_read = |user: &CurrentUser, owner| user.id == owner || (row.kept && user.role == Role::Admin);
         row.owner_id.is_none_or(|owner| user.is_some_and(|user| may_read(user, owner)))
@@ -394,8 +391,8 @@ async fn find_ever(
     row.filter(is_visible).ok_or_else(job_not_found)
 }
 
-async fn find_past(database: &Database, id: Uuid, at: At) -> Result<ExtractionJobRow, Problem> {
-    let then = there("Job", past::<ExtractionJobRow>(&database.primary, id, at).await?);
+async fn find_past(database: &Database, id: ExtractionJobId, at: At) -> Result<ExtractionJobRow, Problem> {
+    let then = there("Job", past::<ExtractionJobRow>(&database.primary, id.0, at).await?);
     then.map_err(|problem| nothing_of_job(problem.detail()))
 }
 

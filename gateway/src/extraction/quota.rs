@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use signalbox_clock::Clock;
 use signalbox_config::Config;
+use signalbox_domain::kernel::ExtractionJobId;
 use signalbox_projections::extraction::anonymous::{self, Kept};
 use sqlx::PgPool;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -44,7 +45,7 @@ impl Coming {
     ) -> Result<Self, Problem> {
         let (pool, limits, id) = (database.primary.clone(), limits(config), clock.new_id());
         let coming = Self { pool, limits, network: network.to_string(), id, is_over: false };
-        coming.count(None, &[(id, bytes)]).await?;
+        coming.count(None, &[(id.into(), bytes)]).await?;
         Ok(coming)
     }
 
@@ -68,15 +69,15 @@ impl Coming {
     ///
     /// # Errors
     /// 429 when they do not fit.
-    pub(super) async fn note(mut self, jobs: &[(Uuid, u64)]) -> Result<(), Problem> {
+    pub(super) async fn note(mut self, jobs: &[(ExtractionJobId, u64)]) -> Result<(), Problem> {
         self.count(Some(self.id), jobs).await?;
         self.is_over = true;
         Ok(())
     }
 
-    async fn count(&self, coming: Option<Uuid>, jobs: &[(Uuid, u64)]) -> Result<(), Problem> {
+    async fn count(&self, coming: Option<Uuid>, jobs: &[(ExtractionJobId, u64)]) -> Result<(), Problem> {
         let sizes: Vec<i64> = jobs.iter().map(|(_, size)| i64::try_from(*size).unwrap_or(i64::MAX)).collect();
-        let ids: Vec<Uuid> = jobs.iter().map(|(id, _)| *id).collect();
+        let ids: Vec<_> = jobs.iter().map(|(id, _)| *id).collect();
         let fits = anonymous::note(&self.pool, &self.network, coming, &ids, &sizes, self.limits).await?;
         if fits { Ok(()) } else { Err(full()) }
     }

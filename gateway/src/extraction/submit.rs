@@ -13,7 +13,7 @@ use signalbox_config::Config;
 use signalbox_documents::{Documents, Options, Processor};
 use signalbox_domain::{
     extraction::{Callback, ExtractionJob, ExtractionJobCommand, ExtractionOptions, NewExtractionJob},
-    kernel::WebhookId,
+    kernel::{ExtractionJobId, WebhookId},
 };
 use signalbox_projections::extraction::queries;
 use signalbox_sealing::Sealer;
@@ -229,7 +229,7 @@ fn callback(
 }
 
 /// The queue is bounded: a client that finds it full tries again. A repetition has room for the documents that it sent before.
-async fn check_room(database: &Database, config: &Config, ids: &[Uuid]) -> Result<(), Problem> {
+async fn check_room(database: &Database, config: &Config, ids: &[ExtractionJobId]) -> Result<(), Problem> {
     let most = i64::from(config.extraction.max_open_jobs);
     if queries::open_jobs_with(&database.primary, ids, most).await? <= most {
         return Ok(());
@@ -247,8 +247,8 @@ async fn submit_all(
 ) -> Result<Response, Problem> {
     let documents = form.documents;
     let id = |number: usize| match is_batch {
-        true => Uuid::new_v5(&context.resource, format!("document {number}").as_bytes()),
-        false => context.resource,
+        true => ExtractionJobId(Uuid::new_v5(&context.resource, format!("document {number}").as_bytes())),
+        false => ExtractionJobId(context.resource),
     };
     let ids: Vec<_> = (0..documents.len()).map(id).collect();
     check_room(&services.database, &services.config, &ids).await?;
@@ -317,7 +317,7 @@ async fn submit_one(
     sealer: &Sealer,
     user: Option<&CurrentUser>,
     context: &RequestContext,
-    id: Uuid,
+    id: ExtractionJobId,
     document: Document,
     request: &JobRequest,
     random: Option<&RequestSecret>,
@@ -356,7 +356,7 @@ async fn submit_one(
     };
     let metadata = context.metadata(actor(user), &format!("submit {id}"));
     let command = ExtractionJobCommand::Submit(new);
-    let written = input.hand_over::<ExtractionJob>(id, &metadata, &command).await?;
+    let written = input.hand_over::<ExtractionJob>(id.0, &metadata, &command).await?;
     let out = ExtractionSubmittedOut {
         job_id: id.to_string(),
         status: "queued",
@@ -367,8 +367,8 @@ async fn submit_one(
     Ok((written, out))
 }
 
-fn made_secret(random: &RequestSecret, job: Uuid) -> Result<String, Problem> {
-    let secret = random.derive("callback secret", job)?;
+fn made_secret(random: &RequestSecret, job: ExtractionJobId) -> Result<String, Problem> {
+    let secret = random.derive("callback secret", job.0)?;
     Ok(format!("{SECRET_PREFIX}{}", BASE64_STANDARD.encode(secret)))
 }
 

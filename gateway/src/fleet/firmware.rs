@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use signalbox_config::Config;
 use signalbox_domain::{
     fleet::{Firmware, FirmwareCommand, FirmwareRef, FirmwareStatus, NewFirmware},
-    kernel::{ReleaseVersion, Sha256Hex},
+    kernel::{FirmwareUpdateId, ReleaseVersion, Sha256Hex},
 };
 use signalbox_firmware::is_signature;
 use signalbox_projections::{
@@ -23,7 +23,6 @@ use signalbox_projections::{
 };
 use tokio::time::{Instant, sleep};
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
 use crate::{
     answer::{self, Page, StatusOut},
@@ -170,7 +169,7 @@ pub(crate) async fn create(
     let metadata = context.metadata(user.actor(), "create firmware");
     let command = FirmwareCommand::Create(new);
     let written = commands.write::<Firmware>(context.resource, None, &metadata, &command).await?;
-    let (version, out) = after_write(|| shown(&database, context.resource, written.unseen)).await?;
+    let (version, out) = after_write(|| shown(&database, context.resource.into(), written.unseen)).await?;
     let location = format!("/api/v1/ota/{}", context.resource);
     Ok(answer::created(written, &location, version, &out))
 }
@@ -207,7 +206,7 @@ pub(crate) async fn get(
     Text(id): Text,
     AsOf(at): AsOf,
 ) -> Result<Response, Problem> {
-    let (version, out) = shown(&database, key(WHAT, &id)?, at).await?;
+    let (version, out) = shown(&database, key(WHAT, &id)?.into(), at).await?;
     Ok(answer::resource(version, &out))
 }
 
@@ -241,7 +240,7 @@ pub(crate) async fn apply(
     let command = FirmwareCommand::Apply { download_url, sha256: valid_digest(apply.file_hash_sha256)? };
     let row = find(&database, &id).await?;
     let metadata = context.metadata(user.actor(), "apply firmware");
-    let written = commands.write::<Firmware>(row.id, None, &metadata, &command).await?;
+    let written = commands.write::<Firmware>(row.id.0, None, &metadata, &command).await?;
     let (_, out) = after_write(|| shown(&database, row.id, written.unseen)).await?;
     Ok(answer::written(written, StatusCode::ACCEPTED, None, &out))
 }
@@ -260,7 +259,7 @@ pub(crate) async fn rollback(
 ) -> Result<Response, Problem> {
     let row = find(&database, &id).await?;
     let metadata = context.metadata(user.actor(), "roll back firmware");
-    let written = commands.write::<Firmware>(row.id, None, &metadata, &FirmwareCommand::Rollback).await?;
+    let written = commands.write::<Firmware>(row.id.0, None, &metadata, &FirmwareCommand::Rollback).await?;
     if written.unseen.is_some() {
         let (_, out) = after_write(|| shown(&database, row.id, written.unseen)).await?;
         return Ok(answer::written(written, StatusCode::ACCEPTED, None, &out));
@@ -288,7 +287,7 @@ pub(crate) async fn rollback(
 
 async fn find(database: &Database, id: &str) -> Result<FirmwareRow, Problem> {
     let id = key(WHAT, id)?;
-    database.read(|pool| firmware::firmware(pool, id)).await?.ok_or_else(missing)
+    database.read(|pool| firmware::firmware(pool, id.into())).await?.ok_or_else(missing)
 }
 
 fn missing() -> Problem {
@@ -298,7 +297,7 @@ fn missing() -> Problem {
 /// The update `id` as clients see it, as it was `at` or as it is, and its version as a resource.
 pub(super) async fn shown(
     database: &Database,
-    id: Uuid,
+    id: FirmwareUpdateId,
     at: Option<At>,
 ) -> Result<(i64, FirmwareOut), Problem> {
     let (row, running) = match at {

@@ -12,7 +12,7 @@ use signalbox_config::Config;
 use signalbox_documents::Share;
 use signalbox_domain::{
     fleet::{Firmware, FirmwareBundle, FirmwareCommand, NewFirmware},
-    kernel::ReleaseVersion,
+    kernel::{FirmwareUpdateId, ReleaseVersion},
 };
 use signalbox_projections::fleet::firmware::firmware_of;
 use utoipa::ToSchema;
@@ -196,7 +196,7 @@ async fn record(
             "file_hash_sha256 is not that of the file, which is {actual}"
         )));
     }
-    let known = firmware_of(&database.primary, version).await?.filter(|row| row.id != context.resource);
+    let known = firmware_of(&database.primary, version).await?.filter(|row| row.id.0 != context.resource);
     let (id, command) = match known {
         Some(row) => (row.id, FirmwareCommand::AddBundle { bundle: form.bundle.clone(), signature }),
         None => {
@@ -209,11 +209,11 @@ async fn record(
                 signature,
                 bundle: Some(form.bundle.clone()),
             };
-            (context.resource, FirmwareCommand::Create(new))
+            (FirmwareUpdateId(context.resource), FirmwareCommand::Create(new))
         }
     };
     let metadata = context.metadata(user.actor(), "upload firmware");
-    let written = form.staged.hand_over::<Firmware>(id, &metadata, &command).await?;
+    let written = form.staged.hand_over::<Firmware>(id.0, &metadata, &command).await?;
     let (resource_version, firmware) = after_write(|| shown(database, id, written.unseen)).await?;
     let size = with_separators(form.bundle.size);
     let message = format!("{} ({size} bytes) uploaded as firmware {version}.", form.file_name);

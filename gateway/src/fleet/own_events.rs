@@ -6,7 +6,7 @@ use futures::{StreamExt, TryStreamExt, stream};
 use serde::Serialize;
 use signalbox_domain::{
     fleet::{PluginInstance, PluginInstanceEvent},
-    kernel::{Decider, Rejection},
+    kernel::{ChannelId, Decider, Rejection},
     monitoring::Channel,
 };
 use signalbox_event_store::read_stream_from;
@@ -59,7 +59,7 @@ pub(super) async fn remove(
     let rules = watching.enabled_rules(&ids).await?;
     let deleted = stream::iter(ids.clone()).map(|event| async move {
         let metadata = context.metadata(user.actor(), &format!("delete channel {event}"));
-        if_still_there(commands.write::<Channel>(event, None, &metadata, &deletion(values)).await)
+        if_still_there(commands.write::<Channel>(event.0, None, &metadata, &deletion(values)).await)
     });
     let deleted: Vec<_> = deleted.buffer_unordered(CONCURRENT).try_collect().await?;
     // The rules on an event that cannot be deleted stay enabled.
@@ -71,7 +71,7 @@ pub(super) async fn remove(
 
 /// The ids of the events that `instance` created, or would have if there had been none of their names: they follow from the
 /// channels that it ever mapped.
-async fn created_by(database: &Database, instance: Uuid) -> Result<Vec<Uuid>, Problem> {
+async fn created_by(database: &Database, instance: Uuid) -> Result<Vec<ChannelId>, Problem> {
     let id = instance.to_string();
     let mut connection = database.primary.acquire().await?;
     let slice =
@@ -94,9 +94,9 @@ async fn created_by(database: &Database, instance: Uuid) -> Result<Vec<Uuid>, Pr
             channels.insert(spec.channel_id);
         }
     }
-    Ok(channels.iter().map(|channel| event_id(instance, channel)).collect())
+    Ok(channels.iter().map(|channel| event_id(instance, channel).into()).collect())
 }
 
-fn named(rows: Vec<(Uuid, String)>) -> Vec<NamedOut> {
+fn named(rows: Vec<(impl ToString, String)>) -> Vec<NamedOut> {
     rows.into_iter().map(|(id, name)| NamedOut { public_id: id.to_string(), name }).collect()
 }

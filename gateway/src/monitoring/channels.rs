@@ -245,10 +245,10 @@ pub(crate) async fn delete(
         user: &change.user,
         context: &change.context,
     };
-    let rules = watching.enabled_rules(&[row.id.0]).await?;
+    let rules = watching.enabled_rules(&[row.id]).await?;
     // The rules stay enabled if it fails.
     let written = change.write::<Channel>(row.id, "delete channel", &deletion(values)).await?;
-    let disabled = watching.disable_rules_on(&[row.id.0], rules).await;
+    let disabled = watching.disable_rules_on(&[row.id], rules).await;
     Ok(answer::success(disabled.beside(written), "Event successfully deleted."))
 }
 

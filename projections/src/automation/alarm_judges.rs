@@ -4,7 +4,7 @@ use chrono::NaiveDate;
 use serde_json::Value;
 use signalbox_boxed::boxed;
 use signalbox_database::begin;
-use signalbox_domain::automation::AlarmMemory;
+use signalbox_domain::{automation::AlarmMemory, kernel::RuleId};
 use signalbox_from_row::FromRow;
 use sqlx::{PgPool, types::Json};
 use uuid::Uuid;
@@ -26,9 +26,9 @@ pub struct AlarmProgress {
 #[derive(Debug, Default)]
 pub struct Judged {
     /// New state of judges, by rule.
-    pub memories: Vec<(Uuid, AlarmMemory)>,
+    pub memories: Vec<(RuleId, AlarmMemory)>,
     /// Rules without an alarm.
-    pub gone: Vec<Uuid>,
+    pub gone: Vec<RuleId>,
     /// Changes of state, in order.
     pub notes: Vec<Value>,
 }
@@ -60,10 +60,10 @@ pub async fn alarm_progress(pool: &PgPool) -> Result<Option<AlarmProgress>, sqlx
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn alarm_memories(pool: &PgPool) -> Result<Vec<(Uuid, AlarmMemory)>, sqlx::Error> {
-    let rows: Vec<(Uuid, Value)> =
+pub async fn alarm_memories(pool: &PgPool) -> Result<Vec<(RuleId, AlarmMemory)>, sqlx::Error> {
+    let rows: Vec<(RuleId, Value)> =
         sqlx::query_as("SELECT rule_id, memory FROM ops.alarm_judges").fetch_all(pool).await?;
-    let read = |(rule, memory): (Uuid, Value)| match serde_json::from_value(memory) {
+    let read = |(rule, memory): (RuleId, Value)| match serde_json::from_value(memory) {
         Ok(memory) => Some((rule, memory)),
         Err(error) => {
             tracing::error!(rule.id = %rule, %error, "the memory of an alarm cannot be read");
@@ -148,7 +148,7 @@ pub async fn commit_judged(
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn judged_position(pool: &PgPool, rules: &[Uuid]) -> Result<Option<i64>, sqlx::Error> {
+pub async fn judged_position(pool: &PgPool, rules: &[RuleId]) -> Result<Option<i64>, sqlx::Error> {
     // A rule without a memory has no alarm, or the judge has not met it yet.
     // A change is in the log before its note is removed.
     let position: Option<Option<i64>> = sqlx::query_scalar(

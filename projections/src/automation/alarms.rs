@@ -5,7 +5,7 @@ use serde::Serialize;
 use signalbox_boxed::boxed;
 use signalbox_domain::{
     automation::{Acknowledged, AlarmEvent, AlarmReason, AlarmState, NewAlarm, Severity},
-    kernel::{ChannelId, UserId},
+    kernel::{AlarmId, ChannelId, RuleId, UserId},
     monitoring::Labels,
 };
 use signalbox_event_store::RecordedEvent;
@@ -23,8 +23,8 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct AlarmRow {
     /// Key.
-    pub id: Uuid,
-    pub rule_id: Uuid,
+    pub id: AlarmId,
+    pub rule_id: RuleId,
     pub channel_id: ChannelId,
     pub state: Word<AlarmState>,
     pub reason: Word<AlarmReason>,
@@ -62,7 +62,7 @@ impl ReadRow for AlarmRow {
     const TABLE: &'static str = "alarms";
 
     fn id(&self) -> Uuid {
-        self.id
+        self.id.0
     }
 }
 
@@ -103,7 +103,7 @@ pub(super) fn fold(rows: &mut Table<AlarmRow>, recorded: &RecordedEvent, event: 
 impl AlarmRow {
     fn started(recorded: &RecordedEvent, new: NewAlarm) -> Self {
         Self {
-            id: recorded.aggregate_id,
+            id: AlarmId(recorded.aggregate_id),
             rule_id: new.rule_id,
             channel_id: new.channel_id,
             state: AlarmState::Pending.into(),
@@ -134,8 +134,8 @@ pub struct AlarmFilter {
     pub state: Option<&'static str>,
     /// `info`, `warning` or `critical`.
     pub severity: Option<&'static str>,
-    pub rule: Option<Uuid>,
-    pub channel: Option<Uuid>,
+    pub rule: Option<RuleId>,
+    pub channel: Option<ChannelId>,
     /// All of them are labels of the channel.
     pub labels: Labels,
     /// Not cleared before.
@@ -158,7 +158,7 @@ const FROM: &str = " FROM read.alarms a LEFT JOIN ops.alarm_judges j ON j.rule_i
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn alarm(pool: &PgPool, id: Uuid) -> Result<Option<AlarmRow>, sqlx::Error> {
+pub async fn alarm(pool: &PgPool, id: AlarmId) -> Result<Option<AlarmRow>, sqlx::Error> {
     let mut query = QueryBuilder::new(SELECT);
     query.push(FROM);
     and_eq(&mut query, "a.id", Some(id));
@@ -212,7 +212,7 @@ fn and_state(query: &mut QueryBuilder<'_, Postgres>, filter: &AlarmFilter) {
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn unannounced(pool: &PgPool, now: DateTime<Utc>, most: i64) -> Result<Vec<Uuid>, sqlx::Error> {
+pub async fn unannounced(pool: &PgPool, now: DateTime<Utc>, most: i64) -> Result<Vec<AlarmId>, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT a.id FROM read.alarms a JOIN read.rules r ON r.id = a.rule_id
           WHERE a.state = 'firing' AND NOT a.is_published

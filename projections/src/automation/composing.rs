@@ -7,7 +7,7 @@ use signalbox_boxed::boxed;
 use signalbox_database::begin;
 use signalbox_domain::{
     automation::{AlarmReason, Notice, NoticeKind, QuietHours, Severity},
-    kernel::{ChannelId, ContactId},
+    kernel::{AlarmId, ChannelId, ContactId, RuleId},
 };
 use signalbox_from_row::FromRow;
 use sqlx::{PgPool, types::Json};
@@ -15,7 +15,7 @@ use uuid::Uuid;
 
 use crate::Word;
 
-type NoticeColumns = (Uuid, Word<NoticeKind>, i32, Word<Severity>, DateTime<Utc>);
+type NoticeColumns = (AlarmId, Word<NoticeKind>, i32, Word<Severity>, DateTime<Utc>);
 
 /// A contact with waiting notices.
 #[derive(Debug, Clone, PartialEq, FromRow)]
@@ -31,8 +31,8 @@ pub struct WaitingContact {
 /// The properties of an alarm that a message shows.
 #[derive(Debug, Clone, PartialEq, FromRow)]
 pub struct AlarmFacts {
-    pub alarm_id: Uuid,
-    pub rule_id: Uuid,
+    pub alarm_id: AlarmId,
+    pub rule_id: RuleId,
     pub channel_id: ChannelId,
     pub severity: Word<Severity>,
     pub reason: Word<AlarmReason>,
@@ -78,7 +78,7 @@ pub async fn waiting_contacts(pool: &PgPool) -> Result<Vec<WaitingContact>, sqlx
 #[boxed]
 pub async fn waiting_notices(
     pool: &PgPool,
-    contact: Uuid,
+    contact: ContactId,
     now: DateTime<Utc>,
     most: i64,
 ) -> Result<Vec<Notice>, sqlx::Error> {
@@ -108,7 +108,7 @@ pub async fn waiting_notices(
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn forget_contacts(pool: &PgPool, contacts: &[Uuid]) -> Result<(), sqlx::Error> {
+pub async fn forget_contacts(pool: &PgPool, contacts: &[ContactId]) -> Result<(), sqlx::Error> {
     for table in ["ops.notices", "ops.contact_messages"] {
         sqlx::query(&format!("DELETE FROM {table} WHERE contact_id = ANY($1)"))
             .bind(contacts)
@@ -125,7 +125,7 @@ pub async fn forget_contacts(pool: &PgPool, contacts: &[Uuid]) -> Result<(), sql
 #[boxed]
 pub async fn commit_message(
     pool: &PgPool,
-    contact: Uuid,
+    contact: ContactId,
     notices: &[&Notice],
     at: DateTime<Utc>,
     composed: &Composed,
@@ -193,7 +193,7 @@ pub async fn remove_composed(pool: &PgPool, id: Uuid) -> Result<(), sqlx::Error>
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn alarm_facts(pool: &PgPool, alarms: &[Uuid]) -> Result<Vec<AlarmFacts>, sqlx::Error> {
+pub async fn alarm_facts(pool: &PgPool, alarms: &[AlarmId]) -> Result<Vec<AlarmFacts>, sqlx::Error> {
     sqlx::query_as(
         "SELECT a.id AS alarm_id, a.rule_id, a.channel_id, a.severity, a.reason,
                 coalesce(CASE WHEN a.state <> 'cleared' THEN j.value END, a.value) AS value, a.started_on, a.cleared_on,

@@ -97,7 +97,7 @@ pub struct ContactFilter {
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn contact(pool: &PgPool, id: Uuid) -> Result<Option<ContactRow>, sqlx::Error> {
+pub async fn contact(pool: &PgPool, id: ContactId) -> Result<Option<ContactRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.contacts WHERE id = $1").bind(id).fetch_optional(pool).await
 }
 
@@ -106,7 +106,7 @@ pub async fn contact(pool: &PgPool, id: Uuid) -> Result<Option<ContactRow>, sqlx
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn known_contacts(pool: &PgPool, ids: &[Uuid]) -> Result<Vec<Uuid>, sqlx::Error> {
+pub async fn known_contacts(pool: &PgPool, ids: &[ContactId]) -> Result<Vec<ContactId>, sqlx::Error> {
     sqlx::query_scalar("SELECT id FROM read.contacts WHERE id = ANY($1::uuid[])")
         .bind(ids)
         .fetch_all(pool)

@@ -4,7 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_boxed::boxed;
 use signalbox_domain::{
     automation::{CLAIM_SECONDS, Destination, PreviousKeys, RetryPolicy},
-    kernel::DeliveryId,
+    kernel::{DeliveryId, WebhookId},
 };
 use signalbox_from_row::FromRow;
 use sqlx::{PgPool, types::Json};
@@ -17,7 +17,7 @@ use crate::Word;
 pub struct LiveClaim {
     /// The batch of the claim.
     pub batch_id: Uuid,
-    pub webhook_id: Uuid,
+    pub webhook_id: WebhookId,
 }
 
 /// A batch with attempts that are due.
@@ -25,7 +25,7 @@ pub struct LiveClaim {
 pub struct DueBatch {
     /// Key.
     pub id: Uuid,
-    pub webhook_id: Uuid,
+    pub webhook_id: WebhookId,
     /// Where they are posted to.
     pub url: String,
     /// The signing secret, encrypted.
@@ -88,7 +88,7 @@ pub async fn live_claims(pool: &PgPool, now: DateTime<Utc>) -> Result<Vec<LiveCl
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromRow)]
 pub struct SharingReceiver {
     /// The contact, or the subscription all of whose attempts have failed for a while.
-    pub id: Uuid,
+    pub id: WebhookId,
     pub is_contact: bool,
     pub is_by_mail: bool,
 }
@@ -114,13 +114,13 @@ pub struct DueFilter<'a> {
     /// Batches and deliveries that are in progress or paused.
     pub busy: &'a [Uuid],
     /// Subscriptions and contacts that get no more.
-    pub full: &'a [Uuid],
+    pub full: &'a [WebhookId],
     /// Subscriptions and contacts with requests in progress: those that are failing get no more.
-    pub in_progress: &'a [Uuid],
+    pub in_progress: &'a [WebhookId],
     /// Whether subscriptions that are failing get none.
     pub no_failing: bool,
     /// Subscriptions and contacts that were served lately, the last one at the end.
-    pub served: &'a [Uuid],
+    pub served: &'a [WebhookId],
     /// Batches at most.
     pub limit: i64,
     /// Deliveries of each subscription that are examined.

@@ -7,7 +7,6 @@ use serde::Serialize;
 use signalbox_domain::kernel::WebhookId;
 use signalbox_from_row::FromRow;
 use sqlx::{PgConnection, PgPool};
-use uuid::Uuid;
 
 use crate::{ApplyError, write::upsert};
 
@@ -50,7 +49,7 @@ impl FailureStreaks {
 /// The database's error.
 pub(super) async fn failing_since(
     pool: &PgPool,
-    webhook: Uuid,
+    webhook: WebhookId,
     position: i64,
 ) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
     let known = sqlx::query_scalar(

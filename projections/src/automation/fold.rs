@@ -7,11 +7,10 @@ use signalbox_domain::{
         ReadingEvent, ReportedReading, Rule, RuleEvent, Webhook, WebhookEvent,
     },
     catalog::Context,
-    kernel::Decider,
+    kernel::{Decider, WebhookId},
 };
 use signalbox_event_store::{DecodeError, RecordedEvent};
 use sqlx::PgConnection;
-use uuid::Uuid;
 
 use super::{
     alarms::{self, AlarmRow},
@@ -54,7 +53,7 @@ pub struct AutomationRows {
     pub(super) batches: Table<DeliveryBatchRow>,
     failure_streaks: FailureStreaks,
     /// Webhooks and contacts whose deliveries go with them.
-    deleted: HashSet<Uuid>,
+    deleted: HashSet<WebhookId>,
 }
 
 impl Projection for AutomationProjection {
@@ -155,14 +154,14 @@ impl Rows for AutomationRows {
 impl AutomationRows {
     fn webhook(&mut self, recorded: &RecordedEvent, event: WebhookEvent) {
         if let WebhookEvent::WebhookDeleted { .. } = event {
-            self.deleted.insert(recorded.aggregate_id);
+            self.deleted.insert(WebhookId(recorded.aggregate_id));
         }
         webhooks::fold(&mut self.webhooks, recorded, event);
     }
 
     fn contact(&mut self, recorded: &RecordedEvent, event: ContactEvent) {
         if let ContactEvent::ContactDeleted { .. } = event {
-            self.deleted.insert(recorded.aggregate_id);
+            self.deleted.insert(WebhookId(recorded.aggregate_id));
         }
         contacts::fold(&mut self.contacts, recorded, event);
     }

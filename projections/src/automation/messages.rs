@@ -3,7 +3,10 @@
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
-use signalbox_domain::automation::{ChatFormat, LineKind, Severity};
+use signalbox_domain::{
+    automation::{ChatFormat, LineKind, Severity},
+    kernel::{AlarmId, ChannelId, ContactId, RuleId},
+};
 use uuid::Uuid;
 
 use super::outgoing::text_of;
@@ -31,7 +34,7 @@ pub struct MessageBody {
     pub id: Uuid,
     /// Name of the contact.
     pub contact: String,
-    pub contact_id: Uuid,
+    pub contact_id: ContactId,
     /// The first [`SHOWN_ALARMS`].
     pub alarms: Vec<AlarmEntry>,
     /// Alarms that are not shown.
@@ -42,19 +45,19 @@ pub struct MessageBody {
 /// An alarm in a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AlarmEntry {
-    pub alarm_id: Uuid,
+    pub alarm_id: AlarmId,
     pub kind: LineKind,
     pub severity: Severity,
     /// The rendered summary of its rule, or the names of rule and channel with the value.
     pub summary: String,
     /// Name of the channel.
     pub sensor: String,
-    pub sensor_id: Uuid,
+    pub sensor_id: ChannelId,
     /// The newest judged value.
     pub value: Option<f64>,
     pub unit: Option<String>,
     pub rule: String,
-    pub rule_id: Uuid,
+    pub rule_id: RuleId,
     /// By the clock of the channel, as the next one.
     #[serde(serialize_with = "in_microseconds")]
     pub started_on: DateTime<Utc>,
@@ -94,7 +97,7 @@ struct AlarmMessage<'a> {
 
 impl MessageBody {
     /// The message that only shows that messages arrive.
-    pub fn test(id: Uuid, contact_id: Uuid, contact: String, time: DateTime<Utc>) -> Self {
+    pub fn test(id: Uuid, contact_id: ContactId, contact: String, time: DateTime<Utc>) -> Self {
         Self { kind: TEST_MESSAGE.to_owned(), time, id, contact, contact_id, alarms: Vec::new(), more: 0 }
     }
 
@@ -387,7 +390,7 @@ mod tests {
     #[test]
     fn a_test_message_has_text_for_every_kind_of_contact() {
         let time = "2026-01-10T12:00:00Z".parse().unwrap();
-        let body = MessageBody::test(Uuid::nil(), Uuid::nil(), "night\nshift".to_owned(), time);
+        let body = MessageBody::test(Uuid::nil(), ContactId(Uuid::nil()), "night\nshift".to_owned(), time);
         assert_eq!(body.subject(), "Test message of Signalbox");
         assert!(body.text().contains("the contact night shift."), "{}", body.text());
         for format in ChatFormat::ALL {

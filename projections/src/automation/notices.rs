@@ -5,19 +5,18 @@ use signalbox_boxed::boxed;
 use signalbox_database::begin;
 use signalbox_domain::{
     automation::{NoticeKind, NotificationSpec, Severity},
-    kernel::ContactId,
+    kernel::{AlarmId, ContactId, RuleId},
 };
 use signalbox_from_row::FromRow;
 use sqlx::{PgConnection, PgPool};
-use uuid::Uuid;
 
 use crate::Word;
 
 /// A step of an alarm that a contact is to be notified of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewNotice {
-    pub contact: Uuid,
-    pub alarm: Uuid,
+    pub contact: ContactId,
+    pub alarm: AlarmId,
     pub kind: NoticeKind,
     /// Of this kind and alarm, from 1.
     pub number: u32,
@@ -28,28 +27,28 @@ pub struct NewNotice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AlarmChange {
     Fired {
-        alarm: Uuid,
-        rule: Uuid,
+        alarm: AlarmId,
+        rule: RuleId,
         severity: Severity,
         remind_at: Option<DateTime<Utc>>,
         escalate_at: Option<DateTime<Utc>>,
     },
     Cleared {
-        alarm: Uuid,
+        alarm: AlarmId,
         /// Its rule is silenced, so that what waits about it is not sent.
         is_silenced: bool,
     },
     /// A user has seen it.
-    Acknowledged { alarm: Uuid },
+    Acknowledged { alarm: AlarmId },
     /// It is to be seen again: the next reminder is due at this time.
-    Unacknowledged { alarm: Uuid, remind_at: Option<DateTime<Utc>> },
+    Unacknowledged { alarm: AlarmId, remind_at: Option<DateTime<Utc>> },
 }
 
 /// The rule of an alarm, with its settings.
 #[derive(Debug, Clone, FromRow)]
 pub struct RuleOfAlarm {
-    pub alarm_id: Uuid,
-    pub rule_id: Uuid,
+    pub alarm_id: AlarmId,
+    pub rule_id: RuleId,
     pub severity: Word<Severity>,
     #[row(json)]
     pub notify: NotificationSpec,
@@ -64,7 +63,7 @@ pub struct RuleOfAlarm {
 /// An alarm of which a reminder or an escalation is due.
 #[derive(Debug, Clone, FromRow)]
 pub struct DueAlarm {
-    pub alarm_id: Uuid,
+    pub alarm_id: AlarmId,
     pub severity: Word<Severity>,
     pub remind_at: Option<DateTime<Utc>>,
     pub reminders: i32,
@@ -90,7 +89,7 @@ pub struct Repetition {
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn rules_of_alarms(pool: &PgPool, alarms: &[Uuid]) -> Result<Vec<RuleOfAlarm>, sqlx::Error> {
+pub async fn rules_of_alarms(pool: &PgPool, alarms: &[AlarmId]) -> Result<Vec<RuleOfAlarm>, sqlx::Error> {
     sqlx::query_as(
         "SELECT a.id AS alarm_id, a.rule_id, a.severity, r.notify,
                 coalesce(n.is_escalated, false) AS is_escalated,

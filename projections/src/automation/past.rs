@@ -1,9 +1,12 @@
 //! Rules, alarms, contacts, webhooks and deliveries at a point in time.
 
 use signalbox_boxed::boxed;
-use signalbox_domain::automation::{
-    Alarm, AlarmEventKind, Contact, ContactEventKind, DeliveryBatch, DeliveryBatchEventKind, Rule,
-    RuleEventKind, Webhook, WebhookEventKind,
+use signalbox_domain::{
+    automation::{
+        Alarm, AlarmEventKind, Contact, ContactEventKind, DeliveryBatch, DeliveryBatchEventKind, Rule,
+        RuleEventKind, Webhook, WebhookEventKind,
+    },
+    kernel::{DeliveryId, WebhookId},
 };
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -135,8 +138,8 @@ impl Resource for DeliveryBatchRow {
 /// # Errors
 /// [`StateError`].
 #[boxed]
-pub async fn past_webhook(pool: &PgPool, id: Uuid, at: At) -> Result<Past<WebhookRow>, StateError> {
-    let mut found = past::<WebhookRow>(pool, id, at).await?;
+pub async fn past_webhook(pool: &PgPool, id: WebhookId, at: At) -> Result<Past<WebhookRow>, StateError> {
+    let mut found = past::<WebhookRow>(pool, id.0, at).await?;
     if let Past::Present(row) = &mut found {
         row.failing_since = failure_streaks::failing_since(pool, id, at.position).await?;
     }
@@ -151,10 +154,10 @@ pub async fn past_webhook(pool: &PgPool, id: Uuid, at: At) -> Result<Past<Webhoo
 pub async fn past_delivery(
     pool: &PgPool,
     batch: Uuid,
-    id: Uuid,
+    id: DeliveryId,
     at: At,
 ) -> Result<Past<DeliveryRow>, StateError> {
     let mut rows = AutomationRows::default();
     fold_stream_slice::<DeliveryBatchRow>(pool, &mut rows, batch, at, Vec::new()).await?;
-    Ok(rows.deliveries.get(id).cloned().map_or(Past::NotYetCreated, Past::Present))
+    Ok(rows.deliveries.get(id.0).cloned().map_or(Past::NotYetCreated, Past::Present))
 }

@@ -6,8 +6,8 @@
 
 use signalbox_boxed::boxed;
 use signalbox_database::{BATCH, delete_batch};
+use signalbox_domain::kernel::WebhookId;
 use sqlx::{PgConnection, PgPool};
-use uuid::Uuid;
 
 use crate::ApplyError;
 
@@ -28,7 +28,7 @@ pub(crate) const REMOVE_FIRST: [&str; 3] = [
 pub(super) async fn remove_first(
     connection: &mut PgConnection,
     schema: &str,
-    webhook: Uuid,
+    webhook: WebhookId,
 ) -> Result<(), ApplyError> {
     for statement in REMOVE_FIRST {
         let statement = statement.replace("{schema}", schema);
@@ -43,7 +43,7 @@ pub(super) async fn remove_first(
 /// The database's error.
 #[boxed]
 pub async fn remove_deliveries(pool: &PgPool) -> Result<bool, sqlx::Error> {
-    let webhook: Option<Uuid> =
+    let webhook: Option<WebhookId> =
         sqlx::query_scalar("SELECT id FROM read.removed_webhooks ORDER BY id LIMIT 1")
             .fetch_optional(pool)
             .await?;

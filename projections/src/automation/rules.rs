@@ -8,7 +8,7 @@ use signalbox_domain::{
         ActionType, AlarmSpec, AlarmTerms, Condition, DatapointPlace, EventType, History, Judge, NewRule,
         NotificationSpec, Operator, Phase, RuleAction, RuleEvent, RuleSpec, Silence,
     },
-    kernel::{ChannelId, UserId},
+    kernel::{ChannelId, ContactId, RuleId, UserId},
 };
 use signalbox_event_store::RecordedEvent;
 use signalbox_from_row::FromRow;
@@ -41,7 +41,7 @@ pub struct WatchChange {
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct RuleRow {
     /// Key.
-    pub id: Uuid,
+    pub id: RuleId,
     pub owner_id: UserId,
     /// Unique name.
     pub name: String,
@@ -95,7 +95,7 @@ impl ReadRow for RuleRow {
     const TABLE: &'static str = "rules";
 
     fn id(&self) -> Uuid {
-        self.id
+        self.id.0
     }
 }
 
@@ -136,7 +136,7 @@ impl RuleRow {
 
     fn created(recorded: &RecordedEvent, new: NewRule) -> Self {
         let mut row = Self {
-            id: recorded.aggregate_id,
+            id: RuleId(recorded.aggregate_id),
             owner_id: new.owner,
             name: String::new(),
             channel_id: new.spec.channel,
@@ -273,7 +273,7 @@ pub struct RuleFilter {
     /// Part of the name, in any case of letters.
     pub name: Option<String>,
     /// The channel that they watch.
-    pub channel: Option<Uuid>,
+    pub channel: Option<ChannelId>,
     /// Whether they watch.
     pub enabled: Option<bool>,
     /// `log` or `webhook`.
@@ -285,7 +285,7 @@ pub struct RuleFilter {
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn rule(pool: &PgPool, id: Uuid) -> Result<Option<RuleRow>, sqlx::Error> {
+pub async fn rule(pool: &PgPool, id: RuleId) -> Result<Option<RuleRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.rules WHERE id = $1 AND deleted_at IS NULL")
         .bind(id)
         .fetch_optional(pool)
@@ -297,7 +297,10 @@ pub async fn rule(pool: &PgPool, id: Uuid) -> Result<Option<RuleRow>, sqlx::Erro
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn enabled_rules_on(pool: &PgPool, channels: &[Uuid]) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
+pub async fn enabled_rules_on(
+    pool: &PgPool,
+    channels: &[ChannelId],
+) -> Result<Vec<(RuleId, String)>, sqlx::Error> {
     sqlx::query_as("SELECT id, name FROM read.rules WHERE channel_id = ANY($1) AND enabled AND deleted_at IS NULL ORDER BY created_at, id")
         .bind(channels)
         .fetch_all(pool)
@@ -311,9 +314,9 @@ pub async fn enabled_rules_on(pool: &PgPool, channels: &[Uuid]) -> Result<Vec<(U
 #[boxed]
 pub async fn enabled_on_deleted(
     pool: &PgPool,
-    after: Uuid,
+    after: RuleId,
     limit: i64,
-) -> Result<Vec<(Uuid, i64)>, sqlx::Error> {
+) -> Result<Vec<(RuleId, i64)>, sqlx::Error> {
     sqlx::query_as(
         "SELECT r.id, r.version FROM read.rules r JOIN read.channels c ON c.id = r.channel_id
           WHERE r.id > $1 AND r.enabled AND r.deleted_at IS NULL AND c.deleted_at IS NOT NULL ORDER BY r.id LIMIT $2",
@@ -327,7 +330,7 @@ pub async fn enabled_on_deleted(
 /// A rule that names a contact.
 #[derive(Debug, Clone, FromRow)]
 pub struct NamingRule {
-    pub id: Uuid,
+    pub id: RuleId,
     pub name: String,
     /// How many there are in all.
     pub total: i64,
@@ -338,7 +341,7 @@ pub struct NamingRule {
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn rules_of_contact(pool: &PgPool, contact: Uuid) -> Result<Vec<NamingRule>, sqlx::Error> {
+pub async fn rules_of_contact(pool: &PgPool, contact: ContactId) -> Result<Vec<NamingRule>, sqlx::Error> {
     sqlx::query_as(
         "SELECT id, name, count(*) OVER () AS total FROM read.rules
           WHERE deleted_at IS NULL

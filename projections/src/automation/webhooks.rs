@@ -166,7 +166,7 @@ pub struct WebhookFilter {
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn webhook(pool: &PgPool, id: Uuid) -> Result<Option<WebhookRow>, sqlx::Error> {
+pub async fn webhook(pool: &PgPool, id: WebhookId) -> Result<Option<WebhookRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.webhooks WHERE id = $1").bind(id).fetch_optional(pool).await
 }
 

@@ -4,6 +4,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_boxed::boxed;
 use signalbox_database::{begin, delete_in_batches};
+use signalbox_domain::kernel::ExtractionJobId;
 use signalbox_from_row::FromRow;
 use sqlx::{PgExecutor, PgPool};
 use uuid::Uuid;
@@ -68,7 +69,7 @@ pub async fn note(
     pool: &PgPool,
     network: &str,
     coming: Option<Uuid>,
-    jobs: &[Uuid],
+    jobs: &[ExtractionJobId],
     sizes: &[i64],
     limits: Kept,
 ) -> Result<bool, sqlx::Error> {
@@ -105,7 +106,12 @@ pub async fn note(
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn note_text(pool: &PgPool, job: Uuid, bytes: i64, limits: Kept) -> Result<bool, sqlx::Error> {
+pub async fn note_text(
+    pool: &PgPool,
+    job: ExtractionJobId,
+    bytes: i64,
+    limits: Kept,
+) -> Result<bool, sqlx::Error> {
     let mut transaction = begin(pool, "BEGIN").await?;
     sqlx::query("SELECT pg_advisory_xact_lock($1)").bind(LOCK).execute(&mut *transaction).await?;
     // The text of an earlier attempt is replaced.
@@ -133,7 +139,7 @@ pub async fn note_text(pool: &PgPool, job: Uuid, bytes: i64, limits: Kept) -> Re
 ///
 /// # Errors
 /// The database's error.
-pub async fn network_of(pool: &PgPool, job: Uuid) -> Result<Option<String>, sqlx::Error> {
+pub async fn network_of(pool: &PgPool, job: ExtractionJobId) -> Result<Option<String>, sqlx::Error> {
     sqlx::query_scalar("SELECT network FROM ops.anonymous_jobs WHERE job_id = $1")
         .bind(job)
         .fetch_optional(pool)

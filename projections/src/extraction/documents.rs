@@ -6,7 +6,7 @@
 use chrono::{DateTime, Utc};
 use signalbox_boxed::boxed;
 use signalbox_database::{begin, delete_in_batches};
-use signalbox_domain::kernel::UserId;
+use signalbox_domain::kernel::{ExtractionJobId, UserId};
 use signalbox_from_row::FromRow;
 use sqlx::{PgPool, types::Json};
 use uuid::Uuid;
@@ -30,7 +30,7 @@ const SECTIONS: usize = 200;
 pub struct DocumentFilter {
     /// Words that the text has.
     pub search: Option<Search>,
-    pub owner: Option<Uuid>,
+    pub owner: Option<UserId>,
     /// Part of the file's name, in any case of letters.
     pub filename: Option<String>,
     /// Submitted at or after.
@@ -43,7 +43,7 @@ pub struct DocumentFilter {
 #[derive(Debug, Clone, PartialEq, FromRow)]
 pub struct DocumentRow {
     /// Of its job.
-    pub id: Uuid,
+    pub id: ExtractionJobId,
     pub owner_id: Option<UserId>,
     pub filename: String,
     /// Of the document, in bytes.
@@ -67,7 +67,7 @@ pub struct DocumentRow {
 /// A place of a document that matches a query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DocumentHit {
-    pub document: Uuid,
+    pub document: ExtractionJobId,
     pub page: Option<i32>,
     pub bbox: Option<[f64; 4]>,
     pub snippet: Vec<SnippetPart>,
@@ -85,7 +85,7 @@ pub struct Section {
 
 #[derive(FromRow)]
 struct HitRow {
-    job_id: Uuid,
+    job_id: ExtractionJobId,
     page: Option<i32>,
     boxes: Json<Vec<Option<[f64; 4]>>>,
     texts: Vec<String>,
@@ -153,7 +153,7 @@ pub async fn documents(
 #[boxed]
 pub async fn hits(
     pool: &PgPool,
-    documents: &[Uuid],
+    documents: &[ExtractionJobId],
     search: &Search,
 ) -> Result<Vec<DocumentHit>, sqlx::Error> {
     let rows: Vec<HitRow> = sqlx::query_as(
@@ -238,7 +238,11 @@ pub async fn discarded(
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn index(pool: &PgPool, document: Uuid, sections: &[Section]) -> Result<(), sqlx::Error> {
+pub async fn index(
+    pool: &PgPool,
+    document: ExtractionJobId,
+    sections: &[Section],
+) -> Result<(), sqlx::Error> {
     let mut transaction = begin(pool, "BEGIN").await?;
     sqlx::query("DELETE FROM ops.document_sections WHERE job_id = $1")
         .bind(document)
@@ -286,7 +290,7 @@ pub async fn index(pool: &PgPool, document: Uuid, sections: &[Section]) -> Resul
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn unindex(pool: &PgPool, document: Uuid) -> Result<(), sqlx::Error> {
+pub async fn unindex(pool: &PgPool, document: ExtractionJobId) -> Result<(), sqlx::Error> {
     sqlx::query(
         "WITH gone AS (DELETE FROM ops.indexed_documents WHERE job_id = $1)
          DELETE FROM ops.document_sections WHERE job_id = $1",

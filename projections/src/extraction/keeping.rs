@@ -4,9 +4,11 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_boxed::boxed;
 use signalbox_database::{begin, delete_in_batches};
-use signalbox_domain::{extraction::ExtractionJob, kernel::Decider};
+use signalbox_domain::{
+    extraction::ExtractionJob,
+    kernel::{Decider, ExtractionJobId, UserId},
+};
 use sqlx::PgPool;
-use uuid::Uuid;
 
 /// Time after which it is certain whether a document belongs to a job.
 const COMING: TimeDelta = TimeDelta::hours(1);
@@ -19,8 +21,8 @@ const COMING: TimeDelta = TimeDelta::hours(1);
 #[boxed]
 pub async fn note(
     pool: &PgPool,
-    owner: Uuid,
-    jobs: &[Uuid],
+    owner: UserId,
+    jobs: &[ExtractionJobId],
     sizes: &[i64],
     most: i64,
 ) -> Result<Option<i64>, sqlx::Error> {
@@ -68,7 +70,7 @@ pub async fn note(
 ///
 /// # Errors
 /// The database's error.
-pub async fn release(pool: &PgPool, jobs: &[Uuid]) -> Result<(), sqlx::Error> {
+pub async fn release(pool: &PgPool, jobs: &[ExtractionJobId]) -> Result<(), sqlx::Error> {
     sqlx::query(
         "DELETE FROM ops.keeping_jobs noted WHERE job_id = ANY($1::uuid[])
             AND NOT EXISTS (SELECT FROM events e WHERE e.aggregate_type = $2 AND e.aggregate_id = noted.job_id::text)",

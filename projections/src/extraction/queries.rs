@@ -2,7 +2,10 @@
 
 use chrono::{DateTime, Utc};
 use signalbox_boxed::boxed;
-use signalbox_domain::extraction::MAX_ATTEMPTS;
+use signalbox_domain::{
+    extraction::MAX_ATTEMPTS,
+    kernel::{ExtractionJobId, UserId},
+};
 use signalbox_from_row::FromRow;
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -48,7 +51,7 @@ pub struct JobCounts {
 #[derive(Debug, Clone, PartialEq, Eq, FromRow)]
 pub struct JobState {
     /// Key.
-    pub id: Uuid,
+    pub id: ExtractionJobId,
     /// The claim in force.
     pub claim: Option<Uuid>,
     /// Version of the aggregate.
@@ -60,7 +63,7 @@ pub struct JobState {
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn job(pool: &PgPool, id: Uuid) -> Result<Option<ExtractionJobRow>, sqlx::Error> {
+pub async fn job(pool: &PgPool, id: ExtractionJobId) -> Result<Option<ExtractionJobRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.extraction_jobs WHERE id = $1").bind(id).fetch_optional(pool).await
 }
 
@@ -75,7 +78,7 @@ impl Listed for ExtractionJobRow {
 #[boxed]
 pub async fn jobs(
     pool: &PgPool,
-    owner: Uuid,
+    owner: UserId,
     filter: &JobFilter,
     order: Order,
     page: Page,
@@ -95,7 +98,7 @@ pub async fn jobs(
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn counts(pool: &PgPool, owner: Option<Uuid>) -> Result<JobCounts, sqlx::Error> {
+pub async fn counts(pool: &PgPool, owner: Option<UserId>) -> Result<JobCounts, sqlx::Error> {
     sqlx::query_as(
         "SELECT (SELECT count(*) FROM read.extraction_jobs WHERE status = 'queued') AS queue_depth,
                 count(*) AS total,
@@ -117,7 +120,7 @@ pub async fn counts(pool: &PgPool, owner: Option<Uuid>) -> Result<JobCounts, sql
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn open_jobs_with(pool: &PgPool, ids: &[Uuid], most: i64) -> Result<i64, sqlx::Error> {
+pub async fn open_jobs_with(pool: &PgPool, ids: &[ExtractionJobId], most: i64) -> Result<i64, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT (SELECT count(*) FROM (SELECT 1 FROM read.extraction_jobs WHERE due_at IS NOT NULL LIMIT $1) open)
               + (SELECT count(*) FROM unnest($2) new (id)
@@ -160,7 +163,11 @@ pub async fn due_jobs(
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn lost_jobs(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<Vec<Uuid>, sqlx::Error> {
+pub async fn lost_jobs(
+    pool: &PgPool,
+    now: DateTime<Utc>,
+    limit: i64,
+) -> Result<Vec<ExtractionJobId>, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT id FROM read.extraction_jobs
           WHERE due_at <= $1 AND status = 'processing' AND attempts >= $2 ORDER BY due_at, id LIMIT $3",
@@ -177,7 +184,7 @@ pub async fn lost_jobs(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn states(pool: &PgPool, ids: &[Uuid]) -> Result<Vec<JobState>, sqlx::Error> {
+pub async fn states(pool: &PgPool, ids: &[ExtractionJobId]) -> Result<Vec<JobState>, sqlx::Error> {
     sqlx::query_as("SELECT id, claim, version FROM read.extraction_jobs WHERE id = ANY($1)")
         .bind(ids)
         .fetch_all(pool)

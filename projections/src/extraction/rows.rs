@@ -5,7 +5,7 @@ use signalbox_domain::{
         ExtractionFailure, ExtractionJobEvent, ExtractionOptions, ExtractionResult, ExtractionStatus,
         LEASE_SECONDS, NewExtractionJob,
     },
-    kernel::UserId,
+    kernel::{ExtractionJobId, UserId},
 };
 use signalbox_event_store::RecordedEvent;
 use signalbox_from_row::FromRow;
@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct ExtractionJobRow {
     /// Key.
-    pub id: Uuid,
+    pub id: ExtractionJobId,
     /// Absent for a job that was submitted without a login.
     pub owner_id: Option<UserId>,
     pub filename: String,
@@ -96,7 +96,7 @@ impl ReadRow for ExtractionJobRow {
     const TABLE: &'static str = "extraction_jobs";
 
     fn id(&self) -> Uuid {
-        self.id
+        self.id.0
     }
 }
 
@@ -147,7 +147,7 @@ impl ExtractionJobRow {
     fn new(recorded: &RecordedEvent, new: NewExtractionJob) -> Self {
         let at = recorded.recorded_at;
         Self {
-            id: recorded.aggregate_id,
+            id: ExtractionJobId(recorded.aggregate_id),
             owner_id: new.owner,
             filename: new.filename,
             size: i64::try_from(new.size).unwrap_or(i64::MAX),

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use signalbox_boxed::boxed;
 use signalbox_domain::{
     fleet::{FirmwareBundle, FirmwareEvent, FirmwareFailure, FirmwareRef, FirmwareStatus, NewFirmware},
-    kernel::{ReleaseVersion, UserId},
+    kernel::{FirmwareUpdateId, ReleaseVersion, UserId},
 };
 use signalbox_event_store::RecordedEvent;
 use signalbox_from_row::FromRow;
@@ -58,7 +58,7 @@ impl From<FirmwareStatus> for Word<RowStatus> {
 #[derive(Debug, Clone, PartialEq, Serialize, FromRow)]
 pub struct FirmwareRow {
     /// Key; of a bundle that was fetched in the blob store too.
-    pub id: Uuid,
+    pub id: FirmwareUpdateId,
     pub owner_id: UserId,
     /// The version of the firmware.
     pub release: String,
@@ -103,7 +103,7 @@ impl ReadRow for FirmwareRow {
     const TABLE: &'static str = "firmware_updates";
 
     fn id(&self) -> Uuid {
-        self.id
+        self.id.0
     }
 }
 
@@ -144,7 +144,7 @@ pub(super) fn fold(
         FirmwareEvent::FirmwareCreated(new) => return rows.put(FirmwareRow::new(recorded, new)),
         FirmwareEvent::FirmwareFilesRemoved => return rows.remove(recorded.aggregate_id),
         FirmwareEvent::FirmwareCompleted { version, .. } => {
-            run(installation, Some(FirmwareRef { id: recorded.aggregate_id, version }))
+            run(installation, Some(FirmwareRef { id: FirmwareUpdateId(recorded.aggregate_id), version }))
         }
         FirmwareEvent::FirmwareRolledBack { to, .. } => run(installation, to),
         _ => {}
@@ -168,7 +168,7 @@ impl FirmwareRow {
     fn new(recorded: &RecordedEvent, new: NewFirmware) -> Self {
         let at = recorded.recorded_at;
         let mut row = Self {
-            id: recorded.aggregate_id,
+            id: FirmwareUpdateId(recorded.aggregate_id),
             owner_id: new.owner,
             release: new.version.to_string(),
             changelog: new.changelog,
@@ -276,7 +276,7 @@ pub struct FirmwareFilter {
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn firmware(pool: &PgPool, id: Uuid) -> Result<Option<FirmwareRow>, sqlx::Error> {
+pub async fn firmware(pool: &PgPool, id: FirmwareUpdateId) -> Result<Option<FirmwareRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.firmware_updates WHERE id = $1 AND status <> 'deleted'")
         .bind(id)
         .fetch_optional(pool)

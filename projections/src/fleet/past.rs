@@ -1,8 +1,9 @@
 //! Plugin instances and firmware updates at a point in time.
 
 use signalbox_boxed::boxed;
-use signalbox_domain::fleet::{
-    Firmware, FirmwareEventKind, FirmwareRef, PluginInstance, PluginInstanceEventKind,
+use signalbox_domain::{
+    fleet::{Firmware, FirmwareEventKind, FirmwareRef, PluginInstance, PluginInstanceEventKind},
+    kernel::FirmwareUpdateId,
 };
 use signalbox_event_store::{LogFilter, LogOrder, search};
 use sqlx::{PgPool, types::Json};
@@ -97,7 +98,7 @@ pub async fn past_instance(
 #[boxed]
 pub async fn past_firmware(
     pool: &PgPool,
-    id: Uuid,
+    FirmwareUpdateId(id): FirmwareUpdateId,
     at: At,
 ) -> Result<Past<(FirmwareRow, Option<FirmwareRef>)>, StateError> {
     let mut switches = Vec::new();

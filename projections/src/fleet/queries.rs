@@ -4,6 +4,7 @@ use signalbox_boxed::boxed;
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use signalbox_domain::kernel::{ChannelId, FirmwareUpdateId};
 use signalbox_from_row::FromRow;
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -135,9 +136,9 @@ pub async fn mapping(pool: &PgPool, id: Uuid) -> Result<Option<MappingRow>, sqlx
 pub async fn unshared_events(
     pool: &PgPool,
     instance: Uuid,
-    events: &[Uuid],
+    events: &[ChannelId],
     values: bool,
-) -> Result<Vec<(Uuid, String)>, sqlx::Error> {
+) -> Result<Vec<(ChannelId, String)>, sqlx::Error> {
     sqlx::query_as(
         "SELECT c.id, c.name FROM read.channels c
           WHERE c.id = ANY($2) AND (c.deleted_at IS NULL OR $3 AND NOT c.values_deleted) AND NOT EXISTS (
@@ -267,7 +268,7 @@ pub async fn forget_controllers(pool: &PgPool, instance: Uuid) -> Result<(), sql
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn firmware_release(pool: &PgPool, id: Uuid) -> Result<Option<String>, sqlx::Error> {
+pub async fn firmware_release(pool: &PgPool, id: FirmwareUpdateId) -> Result<Option<String>, sqlx::Error> {
     sqlx::query_scalar("SELECT release FROM read.firmware_updates WHERE id = $1")
         .bind(id)
         .fetch_optional(pool)

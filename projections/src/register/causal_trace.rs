@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use chrono::{DateTime, Utc};
 use signalbox_domain::{
     automation::{DeliveryBatch, DeliveryBatchEvent, DeliveryStatus, Verdict},
-    kernel::{Decider, DeliveryId},
+    kernel::{Decider, DeliveryId, WebhookId},
 };
 use signalbox_event_store::{LogFilter, LogOrder, RecordedEvent, SearchError, search};
 use signalbox_from_row::FromRow;
@@ -57,7 +57,7 @@ pub enum Outcome {
 pub struct TracedDelivery {
     /// Key of the delivery.
     pub id: DeliveryId,
-    pub webhook_id: Uuid,
+    pub webhook_id: WebhookId,
     event_id: Uuid,
     pub status: Word<DeliveryStatus>,
     /// Attempts that have ended.

@@ -225,7 +225,7 @@ pub(crate) async fn rules(writer: &Writer, number: i64) {
 async fn alarm_of(writer: &Writer, rule: Uuid, channel: ChannelId, number: i64) {
     let (id, on) = (writer.clock.new_id(), writer.clock.now());
     let alarm = NewAlarm {
-        rule_id: rule,
+        rule_id: rule.into(),
         rule_name: "hot".to_owned(),
         channel_id: channel,
         channel_name: "vat".to_owned(),

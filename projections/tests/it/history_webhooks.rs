@@ -25,7 +25,7 @@ pub(crate) async fn contacts(writer: &Writer, number: i64) {
     let spec = ContactSpec { name: format!("contact {number}"), destination, quiet_hours: None };
     writer.run::<Contact>(contact, ContactCommand::Create(NewContact { owner: OWNER, spec })).await;
     let (batch, id) = (writer.clock.new_id(), DeliveryId(writer.clock.new_id()));
-    let alarms = vec![AlarmLine { alarm: batch, kind: LineKind::Reminder }];
+    let alarms = vec![AlarmLine { alarm: batch.into(), kind: LineKind::Reminder }];
     let message = MessageDelivery { contact: ContactId(contact), delivery: new(id), alarms };
     writer.run::<DeliveryBatch>(batch, DeliveryBatchCommand::QueueMessage(message)).await;
     attempt(writer, batch, &[id], 0, 200).await;

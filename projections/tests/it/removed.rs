@@ -48,7 +48,7 @@ async fn a_deleted_webhook_is_gone_before_its_deliveries_are() {
     add_deliveries(pool, Uuid::nil(), 1).await;
     world.writer.run::<Webhook>(id, WebhookCommand::Delete).await;
     world.fold().await;
-    assert!(webhook(pool, id).await.unwrap().is_none());
+    assert!(webhook(pool, id.into()).await.unwrap().is_none());
     assert_eq!(rows(pool, "deliveries").await, 15_001);
     assert!(remove_deliveries(pool).await.unwrap());
     assert_eq!((rows(pool, "deliveries").await, rows(pool, "removed_webhooks").await), (5_001, 1));

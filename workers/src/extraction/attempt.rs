@@ -258,7 +258,8 @@ impl Attempt {
     async fn send(&self, what: &str, command: &ExtractionJobCommand) -> Result<bool, WorkerError> {
         let key = format!("{what} {}", self.claim);
         let name = ExtractionRunner::NAME;
-        let sent = self.context.send_if_still_due::<ExtractionJob>(name, self.row.id, &key, command).await?;
+        let sent =
+            self.context.send_if_still_due::<ExtractionJob>(name, self.row.id.0, &key, command).await?;
         Ok(sent.is_some())
     }
 }

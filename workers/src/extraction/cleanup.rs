@@ -3,14 +3,13 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use signalbox_domain::{
     extraction::{ExtractionJob, ExtractionJobCommand},
-    kernel::Decider,
+    kernel::{Decider, ExtractionJobId},
 };
 use signalbox_messaging::Wakeup;
 use signalbox_projections::extraction::{
     ExtractionJobRow, anonymous, keeping,
     queries::{expired_results, lost_jobs, spent_inputs},
 };
-use uuid::Uuid;
 
 use crate::{Context, Worker, WorkerError, failures::Failures, worker::REMOVAL};
 
@@ -54,7 +53,7 @@ impl Worker for ExtractionCleanup {
         let lost = lost_jobs(&context.pool, now, BATCH).await?;
         for id in &lost {
             let give_up = ExtractionJobCommand::GiveUp { at: now };
-            context.send_if_still_due::<ExtractionJob>(Self::NAME, *id, "give up", &give_up).await?;
+            context.send_if_still_due::<ExtractionJob>(Self::NAME, id.0, "give up", &give_up).await?;
         }
         let is_full = lost.len() == BATCH as usize;
         // Jobs are given up by PostgreSQL's clock, as claims are made; documents and texts go by a time that is checked.
@@ -64,13 +63,13 @@ impl Worker for ExtractionCleanup {
         let paused = self.inputs.paused();
         let spent = spent_inputs(&context.pool, ended_before, failed_before, &paused, BATCH).await?;
         for row in &spent {
-            self.inputs.settle(row.id, remove_input(context, row).await)?;
+            self.inputs.settle(row.id.0, remove_input(context, row).await)?;
         }
         self.inputs.report(context, "extraction-cleanup.inputs").await?;
         let (expired_before, paused) = (now - hours(config.result_hours), self.results.paused());
         let expired = expired_results(&context.pool, expired_before, &paused, BATCH).await?;
         for row in &expired {
-            self.results.settle(row.id, remove_result(context, row).await)?;
+            self.results.settle(row.id.0, remove_result(context, row).await)?;
         }
         self.results.report(context, "extraction-cleanup.results").await?;
         Ok([lost.len(), spent.len(), expired.len()].contains(&(BATCH as usize)))
@@ -95,11 +94,11 @@ async fn remove_input(context: &Context, row: &ExtractionJobRow) -> Result<(), W
 
 async fn send(
     context: &Context,
-    id: Uuid,
+    id: ExtractionJobId,
     what: &str,
     command: ExtractionJobCommand,
 ) -> Result<(), WorkerError> {
-    context.send_for_item::<ExtractionJob>(ExtractionCleanup::NAME, id, what, &command).await.map(|_| ())
+    context.send_for_item::<ExtractionJob>(ExtractionCleanup::NAME, id.0, what, &command).await.map(|_| ())
 }
 
 impl Worker for TextSweep {

@@ -67,13 +67,13 @@ impl Worker for DocumentIndex {
         let since = if is_comparison { DateTime::<Utc>::UNIX_EPOCH } else { now - RECENT };
         let missing = unindexed(&context.pool, since, &self.indexing.paused(), BATCH).await?;
         for row in &missing {
-            self.indexing.settle(row.id, write(context, row).await)?;
+            self.indexing.settle(row.id.0, write(context, row).await)?;
         }
         self.indexing.report(context, "document-index.texts").await?;
         let lapsed = now - TimeDelta::seconds(LEASE_SECONDS);
         let deleted = discarded(&context.pool, lapsed, &self.removals.paused(), BATCH).await?;
         for row in &deleted {
-            self.removals.settle(row.id, remove(context, row).await)?;
+            self.removals.settle(row.id.0, remove(context, row).await)?;
         }
         self.removals.report(context, "document-index.removals").await?;
         let is_full = [missing.len(), deleted.len()].contains(&(BATCH as usize));
@@ -128,5 +128,5 @@ async fn send(
     what: &str,
     command: ExtractionJobCommand,
 ) -> Result<(), WorkerError> {
-    context.send_for_item::<ExtractionJob>(DocumentIndex::NAME, row.id, what, &command).await.map(drop)
+    context.send_for_item::<ExtractionJob>(DocumentIndex::NAME, row.id.0, what, &command).await.map(drop)
 }

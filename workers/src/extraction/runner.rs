@@ -73,7 +73,7 @@ impl Worker for ExtractionRunner {
         let time = context.server_clock().await?;
         let mut due = due_jobs(&context.pool, time.now(), free_to_anonymous > 0, limit).await?;
         due.retain(|row| {
-            let is_held = paused.contains(&row.id) || self.tried.holds(row.id, &row.version);
+            let is_held = paused.contains(&row.id.0) || self.tried.holds(row.id.0, &row.version);
             !is_held && !busy.contains(&row.id)
         });
         due.truncate(ahead);
@@ -96,11 +96,11 @@ impl Worker for ExtractionRunner {
             let begun = self.begin(context, documents, row, &time).await;
             match begun {
                 Ok(true) => free -= 1,
-                Ok(false) => self.tried.note(job, version),
+                Ok(false) => self.tried.note(job.0, version),
                 Err(_) => {}
             }
             // A job that cannot be begun keeps no other job waiting.
-            self.failures.settle(job, begun.map(|_| ()))?;
+            self.failures.settle(job.0, begun.map(|_| ()))?;
             if free == 0 {
                 break;
             }
@@ -139,7 +139,7 @@ impl ExtractionRunner {
         let claim = context.clock.new_id();
         let begin = ExtractionJobCommand::Begin { claim, at: time.now() };
         let key = format!("begin {claim}");
-        let begun = context.send_for_item::<ExtractionJob>(Self::NAME, row.id, &key, &begin).await?;
+        let begun = context.send_for_item::<ExtractionJob>(Self::NAME, row.id.0, &key, &begin).await?;
         let Some(outcome) = begun else { return Ok(false) };
         let place = self.running.enter(claim, &row, outcome.version.unwrap_or_default());
         let attempt = Attempt {
@@ -155,7 +155,7 @@ impl ExtractionRunner {
         let running = context.steps.begin("worker.extraction.reading", limit);
         let abort = self.attempts.lock().await.spawn(async move {
             let _running = running;
-            let run = attempt.context.traced::<ExtractionJob, _>(Self::NAME, attempt.row.id, attempt.run(place));
+            let run = attempt.context.traced::<ExtractionJob, _>(Self::NAME, attempt.row.id.0, attempt.run(place));
             if let Err(error) = run.await {
                 tracing::warn!(%error, job = %attempt.row.id, "what a document gave was not recorded; it is read again");
             }
@@ -171,7 +171,7 @@ impl ExtractionRunner {
             self.running.stop(claim);
             let command = ExtractionJobCommand::GiveBack { claim };
             let key = format!("give back {claim}");
-            context.send_if_still_due::<ExtractionJob>(Self::NAME, reading.job, &key, &command).await
+            context.send_if_still_due::<ExtractionJob>(Self::NAME, reading.job.0, &key, &command).await
         });
         match timeout(GIVE_BACK, join_all(given_back)).await {
             Ok(results) => results.into_iter().filter_map(Result::err).for_each(

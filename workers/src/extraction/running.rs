@@ -3,6 +3,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use signalbox_domain::kernel::ExtractionJobId;
 use signalbox_projections::extraction::ExtractionJobRow;
 use tokio::task::AbortHandle;
 use uuid::Uuid;
@@ -14,7 +15,7 @@ pub(super) struct Running(Arc<Mutex<HashMap<Uuid, Reading>>>);
 /// A document that is being read.
 #[derive(Debug, Clone)]
 pub(super) struct Reading {
-    pub(super) job: Uuid,
+    pub(super) job: ExtractionJobId,
     /// Version of the job when it was claimed: the read model may not show that yet.
     pub(super) version: i64,
     /// Whether it was submitted without a login.

@@ -1,9 +1,7 @@
 //! Rules that are made, enabled and changed while values stand.
 
-use uuid::Uuid;
-
 use super::{
-    judge_tests::{Bench, above_10, judged, rising},
+    judge_tests::{Bench, RULE, above_10, judged, rising},
     *,
 };
 use crate::automation::{Condition, Operator};
@@ -91,7 +89,7 @@ fn a_standing_slope_is_judged_too_and_its_window_is_kept() {
     }
     bench.change(40, Some(terms));
     bench.assert_condition(&[(Fired, 40)]);
-    let mut again = AlarmJudge::new(Uuid::from_u128(1), bench.judge.memory().clone());
+    let mut again = AlarmJudge::new(RULE, bench.judge.memory().clone());
     again.refill(bench.values.clone());
     let (mut live, mut refilled) = (Vec::new(), Vec::new());
     bench.judge.judge(judged(9, 50, 7.0), &mut live);

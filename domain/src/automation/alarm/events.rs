@@ -1,11 +1,10 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use super::{AlarmReason, Severity, StepKind};
 use crate::{
     automation::rule::Condition,
-    kernel::{ChannelId, UserId, event_kinds},
+    kernel::{ChannelId, RuleId, UserId, event_kinds},
 };
 
 /// Longest comment, in characters.
@@ -35,7 +34,7 @@ impl AlarmState {
 /// An alarm that has started.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NewAlarm {
-    pub rule_id: Uuid,
+    pub rule_id: RuleId,
     /// The rule's name at that time.
     pub rule_name: String,
     pub channel_id: ChannelId,

@@ -6,7 +6,10 @@ use uuid::Uuid;
 use super::{
     AlarmMemory, AlarmReason, AlarmStep, AlarmTerms, JudgedValue, OpenAlarm, StepKind, slope::Window,
 };
-use crate::automation::DatapointPlace;
+use crate::{
+    automation::DatapointPlace,
+    kernel::{AlarmId, RuleId},
+};
 
 /// How much later than its predecessor's pace a value may arrive and still be judged before what falls due at its time.
 const JITTER: TimeDelta = TimeDelta::seconds(1);
@@ -20,14 +23,14 @@ const JITTER: TimeDelta = TimeDelta::seconds(1);
 /// judged.
 #[derive(Debug, Clone)]
 pub struct AlarmJudge {
-    rule: Uuid,
+    rule: RuleId,
     memory: AlarmMemory,
     window: Window,
 }
 
 impl AlarmJudge {
     /// Continues for `rule` from `memory`.
-    pub fn new(rule: Uuid, memory: AlarmMemory) -> Self {
+    pub fn new(rule: RuleId, memory: AlarmMemory) -> Self {
         Self { rule, memory, window: Window::default() }
     }
 
@@ -236,7 +239,7 @@ impl AlarmJudge {
     fn open(&self, reason: AlarmReason, on: DateTime<Utc>, fired_on: Option<DateTime<Utc>>) -> OpenAlarm {
         let place = self.memory.newest.map_or_else(DatapointPlace::default, |newest| newest.place);
         let key = format!("{} {} {} {}", reason.as_str(), on.timestamp_micros(), place.position, place.index);
-        let id = Uuid::new_v5(&self.rule, key.as_bytes());
+        let id = AlarmId(Uuid::new_v5(&self.rule.0, key.as_bytes()));
         OpenAlarm { id, started_on: on, fired_on, released_on: None }
     }
 

@@ -4,8 +4,10 @@ use uuid::Uuid;
 use super::*;
 use crate::{
     automation::{Condition, DatapointPlace, Operator},
-    kernel::ChannelId,
+    kernel::{AlarmId, ChannelId, RuleId},
 };
+
+pub(super) const RULE: RuleId = RuleId(Uuid::from_u128(1));
 
 fn at(seconds: i64) -> DateTime<Utc> {
     DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds)
@@ -51,7 +53,7 @@ pub(super) struct Bench {
 impl Bench {
     /// With a rule that was made at time 0.
     pub(super) fn new(terms: AlarmTerms) -> Self {
-        let judge = AlarmJudge::new(Uuid::from_u128(1), AlarmMemory::blank(0));
+        let judge = AlarmJudge::new(RULE, AlarmMemory::blank(0));
         let mut bench = Self { judge, steps: Vec::new(), next: 1, version: 0, values: Vec::new() };
         bench.change(0, Some(terms));
         bench
@@ -308,7 +310,7 @@ fn a_deleted_value_is_left_out_of_later_slopes_as_after_a_restart() {
     bench.take();
     let deleted = bench.values.remove(1);
     bench.judge.forget(deleted.place);
-    let mut again = AlarmJudge::new(Uuid::from_u128(1), bench.judge.memory().clone());
+    let mut again = AlarmJudge::new(RULE, bench.judge.memory().clone());
     again.refill(bench.values.clone());
     let next = judged(4, 240, 0.0);
     let (mut live, mut refilled) = (Vec::new(), Vec::new());
@@ -327,7 +329,7 @@ fn a_refilled_judge_continues_with_the_same_slope() {
     for value in values {
         bench.judge.judge(value, &mut bench.steps);
     }
-    let mut again = AlarmJudge::new(Uuid::from_u128(1), bench.judge.memory().clone());
+    let mut again = AlarmJudge::new(RULE, bench.judge.memory().clone());
     again.refill(values.into_iter().chain([judged(5, 15, 90.0)]));
     for next in [judged(6, 30, 40.0), judged(7, 31, 0.0), judged(8, 32, -50.0)] {
         let (mut live, mut refilled) = (Vec::new(), Vec::new());
@@ -392,7 +394,7 @@ fn steps_do_not_depend_on_how_often_time_passes() {
 
 fn assert_in_order(steps: &[AlarmStep]) {
     for reason in AlarmReason::ALL {
-        let mut open: Option<(Uuid, StepKind)> = None;
+        let mut open: Option<(AlarmId, StepKind)> = None;
         let mut last = at(-1);
         for step in steps.iter().filter(|step| step.reason == reason) {
             assert!(step.on >= last, "{step:?} lies before its predecessor");

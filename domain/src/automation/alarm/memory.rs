@@ -1,9 +1,8 @@
 use chrono::{DateTime, NaiveDate, Utc};
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use super::AlarmTerms;
-use crate::automation::DatapointPlace;
+use crate::{automation::DatapointPlace, kernel::AlarmId};
 
 /// Why an alarm began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,7 +30,7 @@ pub struct JudgedValue {
 /// An alarm that is not cleared. Its times are those of the channel's clock.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct OpenAlarm {
-    pub id: Uuid,
+    pub id: AlarmId,
     pub started_on: DateTime<Utc>,
     /// Absent while it is pending.
     pub fired_on: Option<DateTime<Utc>>,
@@ -71,7 +70,7 @@ pub enum StepKind {
 /// A change of an alarm's state.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AlarmStep {
-    pub alarm: Uuid,
+    pub alarm: AlarmId,
     pub reason: AlarmReason,
     pub kind: StepKind,
     /// When it happens on the channel's clock.

@@ -4,7 +4,7 @@ use uuid::Uuid;
 use super::*;
 use crate::{
     automation::{Condition, Operator},
-    kernel::{ChannelId, Decider, ErrorKind, UserId},
+    kernel::{ChannelId, Decider, ErrorKind, RuleId, UserId},
 };
 
 fn at(seconds: i64) -> DateTime<Utc> {
@@ -13,7 +13,7 @@ fn at(seconds: i64) -> DateTime<Utc> {
 
 fn new_alarm() -> NewAlarm {
     NewAlarm {
-        rule_id: Uuid::from_u128(1),
+        rule_id: RuleId(Uuid::from_u128(1)),
         rule_name: "too hot".to_owned(),
         channel_id: ChannelId(Uuid::from_u128(2)),
         channel_name: "boiler".to_owned(),

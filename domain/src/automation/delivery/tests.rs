@@ -4,7 +4,7 @@ use uuid::Uuid;
 use super::*;
 use crate::{
     automation::{AlarmLine, LineKind},
-    kernel::{ContactId, Decider, DeliveryId, Rejection, WebhookId},
+    kernel::{AlarmId, ContactId, Decider, DeliveryId, Rejection, WebhookId},
 };
 
 const ONE: DeliveryId = DeliveryId(Uuid::from_u128(1));
@@ -186,7 +186,7 @@ fn a_callback_is_queued_once_and_delivered_like_others() {
 fn a_message_is_queued_once_for_a_contact_that_exists() {
     let mut batch = DeliveryBatch::default();
     let contact = ContactId(Uuid::from_u128(9));
-    let alarms = vec![AlarmLine { alarm: Uuid::from_u128(1), kind: LineKind::Fired }];
+    let alarms = vec![AlarmLine { alarm: AlarmId(Uuid::from_u128(1)), kind: LineKind::Fired }];
     let queue = || {
         DeliveryBatchCommand::QueueMessage(MessageDelivery {
             contact,

@@ -4,7 +4,10 @@ use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::automation::Severity;
+use crate::{
+    automation::Severity,
+    kernel::{AlarmId, ContactId},
+};
 
 /// The step of an alarm that a contact is notified of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +43,7 @@ impl NoticeKind {
 /// A step of an alarm that a contact has not been sent yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Notice {
-    pub alarm: Uuid,
+    pub alarm: AlarmId,
     pub kind: NoticeKind,
     /// Counts the notices of this kind and alarm from 1; reminders are repeated.
     pub number: u32,
@@ -77,7 +80,7 @@ pub enum LineKind {
 /// The line of a message about one alarm.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlarmLine {
-    pub alarm: Uuid,
+    pub alarm: AlarmId,
     pub kind: LineKind,
 }
 
@@ -134,9 +137,9 @@ pub fn alarm_lines(notices: &[&Notice]) -> Vec<AlarmLine> {
 
 /// The id of the message that sends these notices to this contact, for `Message-ID` and `webhook-id`. The order of the
 /// notices does not matter. They must be stored as one message before it is sent, so that a repetition has them all.
-pub fn message_id(contact: Uuid, notices: &[&Notice]) -> Uuid {
+pub fn message_id(contact: ContactId, notices: &[&Notice]) -> Uuid {
     let step = |notice: &&Notice| format!("{} {} {}", notice.alarm, notice.kind.as_str(), notice.number);
     let mut steps: Vec<String> = notices.iter().map(step).collect();
     steps.sort_unstable();
-    Uuid::new_v5(&contact, steps.join("\n").as_bytes())
+    Uuid::new_v5(&contact.0, steps.join("\n").as_bytes())
 }

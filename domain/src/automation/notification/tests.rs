@@ -2,10 +2,13 @@ use chrono::{DateTime, NaiveTime, TimeDelta, Utc};
 use uuid::Uuid;
 
 use super::*;
-use crate::automation::Severity;
+use crate::{
+    automation::Severity,
+    kernel::{AlarmId, ContactId},
+};
 
-const ALARM: Uuid = Uuid::from_u128(1);
-const OTHER_ALARM: Uuid = Uuid::from_u128(2);
+const ALARM: AlarmId = AlarmId(Uuid::from_u128(1));
+const OTHER_ALARM: AlarmId = AlarmId(Uuid::from_u128(2));
 
 fn at(text: &str) -> DateTime<Utc> {
     text.parse().unwrap()
@@ -19,7 +22,7 @@ fn quiet_hours(from: &str, to: &str) -> QuietHours {
     QuietHours { from: time(from), to: time(to), timezone: "Europe/Berlin".to_owned() }
 }
 
-fn notice(alarm: Uuid, kind: NoticeKind, severity: Severity, arrived_on: DateTime<Utc>) -> Notice {
+fn notice(alarm: AlarmId, kind: NoticeKind, severity: Severity, arrived_on: DateTime<Utc>) -> Notice {
     Notice { alarm, kind, number: 1, severity, arrived_on }
 }
 
@@ -170,7 +173,7 @@ fn a_reminder_of_a_cleared_alarm_is_left_out() {
 
 #[test]
 fn the_message_id_follows_from_contact_and_steps() {
-    let contact = Uuid::from_u128(3);
+    let contact = ContactId(Uuid::from_u128(3));
     let fired = notice(ALARM, NoticeKind::Firing, Severity::Warning, noon());
     let cleared = notice(ALARM, NoticeKind::Cleared, Severity::Warning, noon());
     let reminder = notice(ALARM, NoticeKind::Reminder, Severity::Warning, noon());
@@ -180,6 +183,6 @@ fn the_message_id_follows_from_contact_and_steps() {
     let id = message_id(contact, &[&fired, &cleared]);
     assert_eq!(id, message_id(contact, &[&cleared, &read_later]));
     assert_ne!(id, message_id(contact, &[&fired]));
-    assert_ne!(id, message_id(Uuid::from_u128(4), &[&fired, &cleared]));
+    assert_ne!(id, message_id(ContactId(Uuid::from_u128(4)), &[&fired, &cleared]));
     assert_ne!(message_id(contact, &[&reminder]), message_id(contact, &[&second_reminder]));
 }

@@ -9,7 +9,7 @@ use crate::{
         alarm::limits::MAX_COMMENT,
         contact::{CONTACT_CLAIM, rules_of_contact},
     },
-    kernel::{ChannelId, Claim, ClaimOp, ContactId, Decider, ErrorKind, Rejection, required_text},
+    kernel::{AlarmId, ChannelId, Claim, ClaimOp, ContactId, Decider, ErrorKind, Rejection, required_text},
     monitoring::channel::CHANNEL_CLAIM,
 };
 
@@ -28,7 +28,7 @@ struct Present {
     is_deleted: bool,
     /// The alarm by which it fired last.
     #[serde(default)]
-    last_alarm: Option<Uuid>,
+    last_alarm: Option<AlarmId>,
     #[serde(default)]
     silence: Option<Silence>,
 }

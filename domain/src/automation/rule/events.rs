@@ -1,11 +1,10 @@
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
 use super::{Condition, RuleAction, RuleChanges, RuleSpec};
 use crate::{
     automation::{AlarmReason, Reading},
-    kernel::{ContactId, UserId, event_kinds},
+    kernel::{AlarmId, ContactId, UserId, event_kinds},
 };
 
 /// A new rule.
@@ -59,7 +58,7 @@ pub enum RuleCommand {
 /// An alarm that has started to fire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FiredAlarm {
-    pub alarm_id: Uuid,
+    pub alarm_id: AlarmId,
     pub reason: AlarmReason,
     /// The condition is on the slope per second in this window.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -7,7 +7,7 @@ use crate::{
         AlarmChanges, AlarmReason, AlarmSpec, DatapointPlace, EventType, NotificationSpec, Reading,
         contact::{CONTACT_CLAIM, rules_of_contact},
     },
-    kernel::{ChannelId, Claim, ClaimOp, ContactId, Decider, Rejection, UserId},
+    kernel::{AlarmId, ChannelId, Claim, ClaimOp, ContactId, Decider, Rejection, UserId},
     monitoring::channel::CHANNEL_CLAIM,
 };
 
@@ -328,7 +328,7 @@ fn a_changed_rule_claims_all_of_its_contacts() {
 
 fn fired(number: u128) -> FiredAlarm {
     FiredAlarm {
-        alarm_id: Uuid::from_u128(number),
+        alarm_id: AlarmId(Uuid::from_u128(number)),
         reason: AlarmReason::Condition,
         rate_window_seconds: None,
     }

@@ -59,11 +59,11 @@ impl Decider for Firmware {
                 vec![successor(ClaimOp::RequireNone, id), work(ClaimOp::Take)]
             }
             FirmwareEvent::FirmwareCompleted { previous, .. } => {
-                let succeeds = previous.map(|previous| successor(ClaimOp::Take, previous.id));
+                let succeeds = previous.map(|previous| successor(ClaimOp::Take, previous.id.0));
                 succeeds.into_iter().chain([work(ClaimOp::Release)]).collect()
             }
             FirmwareEvent::FirmwareRolledBack { to, .. } => {
-                let succeeded = to.map(|to| successor(ClaimOp::Release, to.id));
+                let succeeded = to.map(|to| successor(ClaimOp::Release, to.id.0));
                 succeeded.into_iter().chain([work(ClaimOp::Release)]).collect()
             }
             FirmwareEvent::FirmwareFailed { .. } | FirmwareEvent::FirmwareRollbackFailed { .. } => {

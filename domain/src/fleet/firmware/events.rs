@@ -1,7 +1,7 @@
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::kernel::{ReleaseVersion, Sha256Hex, UserId, event_kinds};
+use crate::kernel::{FirmwareUpdateId, ReleaseVersion, Sha256Hex, UserId, event_kinds};
 
 /// A version that machines may be brought to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub struct FirmwareBundle {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FirmwareRef {
     /// Its key.
-    pub id: Uuid,
+    pub id: FirmwareUpdateId,
     /// Its version.
     pub version: ReleaseVersion,
 }

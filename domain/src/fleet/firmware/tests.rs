@@ -1,7 +1,7 @@
 use uuid::Uuid;
 
 use super::{state::Work, *};
-use crate::kernel::{ClaimOp, Decider, ReleaseVersion, Sha256Hex, UserId};
+use crate::kernel::{ClaimOp, Decider, FirmwareUpdateId, ReleaseVersion, Sha256Hex, UserId};
 
 const FIRST: Uuid = Uuid::from_u128(1);
 const SECOND: Uuid = Uuid::from_u128(2);
@@ -11,7 +11,7 @@ fn version(text: &str) -> ReleaseVersion {
 }
 
 fn before() -> FirmwareRef {
-    FirmwareRef { id: Uuid::from_u128(8), version: version("1.1.0") }
+    FirmwareRef { id: FirmwareUpdateId(Uuid::from_u128(8)), version: version("1.1.0") }
 }
 
 fn bundle() -> FirmwareBundle {
@@ -212,10 +212,10 @@ fn one_update_at_a_time_is_under_way_and_one_version_is_running() {
     let requested = FirmwareEvent::FirmwareApplyRequested { download_url: None, sha256: None };
     assert_eq!(claims(requested), [(ClaimOp::Take, work.clone())]);
     let completed = FirmwareEvent::FirmwareCompleted { version: current, previous: Some(before()) };
-    let expected = [(ClaimOp::Take, successor(before().id)), (ClaimOp::Release, work.clone())];
+    let expected = [(ClaimOp::Take, successor(before().id.0)), (ClaimOp::Release, work.clone())];
     assert_eq!(claims(completed), expected);
     let back = FirmwareEvent::FirmwareRolledBack { version: current, to: Some(before()) };
-    let expected = [(ClaimOp::Release, successor(before().id)), (ClaimOp::Release, work.clone())];
+    let expected = [(ClaimOp::Release, successor(before().id.0)), (ClaimOp::Release, work.clone())];
     assert_eq!(claims(back), expected);
     let asked = FirmwareEvent::FirmwareRollbackRequested { version: current };
     assert_eq!(claims(asked), [(ClaimOp::RequireNone, successor(Uuid::nil())), (ClaimOp::Take, work)]);

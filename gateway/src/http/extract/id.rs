@@ -20,8 +20,8 @@ pub(crate) fn key(what: &str, text: &str) -> Result<Uuid, Problem> {
 }
 
 /// The key that a filter names; one that matches nothing if `text` cannot be an id.
-pub(crate) fn wanted(text: Option<String>) -> Option<Uuid> {
-    text.map(|text| id(&text).unwrap_or_default())
+pub(crate) fn wanted<I: From<Uuid>>(text: Option<String>) -> Option<I> {
+    text.map(|text| id(&text).unwrap_or_default().into())
 }
 
 /// The integer in `{id}` of service 1.

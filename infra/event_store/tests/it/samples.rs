@@ -29,7 +29,7 @@ use signalbox_domain::{
         ApiToken, ApiTokenEvent, ExternalIdentity, NewApiToken, NewUser, Role, Session, SessionEvent, User,
         UserEvent,
     },
-    kernel::{AgentId, ChannelId, Decider, JobId, Sha256Hex, UserId},
+    kernel::{AgentId, ChannelId, Decider, JobId, RuleId, Sha256Hex, UserId},
     monitoring::{Channel, Dashboard, Experiment, LogEntry},
     transfer::{
         Agent, AgentEvent, AgentProfile, AgentRef, AgentSystem, AgentToken, AgentTokenEvent, AgentType, Job,
@@ -393,7 +393,7 @@ fn after_rule(event: Option<&RuleEvent>) -> Option<RuleEvent> {
 fn after_alarm(event: Option<&AlarmEvent>) -> Option<AlarmEvent> {
     let Some(event) = event else {
         return Some(AlarmEvent::AlarmStarted(NewAlarm {
-            rule_id: id(5),
+            rule_id: RuleId(id(5)),
             rule_name: "too hot".to_owned(),
             channel_id: ChannelId(id(3)),
             channel_name: "boiler".to_owned(),

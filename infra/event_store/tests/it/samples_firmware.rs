@@ -1,6 +1,6 @@
 use signalbox_domain::{
     fleet::{FirmwareBundle, FirmwareEvent, FirmwareFailure, FirmwareRef, NewFirmware},
-    kernel::{ReleaseVersion, UserId},
+    kernel::{FirmwareUpdateId, ReleaseVersion, UserId},
 };
 
 use super::{id, sha256};
@@ -11,7 +11,7 @@ fn version(text: &str) -> ReleaseVersion {
 
 pub(super) fn after_firmware(event: Option<&FirmwareEvent>) -> Option<FirmwareEvent> {
     let (claim, release) = (id(2), version("1.10.0"));
-    let before = FirmwareRef { id: id(5), version: version("1.9.3") };
+    let before = FirmwareRef { id: FirmwareUpdateId(id(5)), version: version("1.9.3") };
     let bundle = || FirmwareBundle { blob: id(3), size: 1234, sha256: sha256() };
     let failure = |code: &str| FirmwareFailure { code: code.to_owned(), message: "it said no".to_owned() };
     let url = || Some("https://example.org/firmware-1.10.0.tar.gz".to_owned());

@@ -5,7 +5,7 @@ use signalbox_domain::{
         MessageDelivery, NewContact, NewDelivery, NewWebhook, PreviousKeys, QuietHours, Replay, Requeued,
         RetryPolicy, SigningKey, Verdict, WebhookEvent, WebhookFilters, WebhookSpec,
     },
-    kernel::{ChannelId, ContactId, DeliveryId, UserId, WebhookId},
+    kernel::{AlarmId, ChannelId, ContactId, DeliveryId, UserId, WebhookId},
 };
 
 use super::{id, time};
@@ -117,7 +117,7 @@ pub(super) fn after_delivery_batch(event: Option<&DeliveryBatchEvent>) -> Option
             Some(DeliveryBatchEvent::MessageQueued(MessageDelivery {
                 contact: ContactId(id(7)),
                 delivery: NewDelivery { id: DeliveryId(id(10)), event_id: id(4), event_type, body },
-                alarms: vec![AlarmLine { alarm: id(5), kind: LineKind::FiredAndCleared }],
+                alarms: vec![AlarmLine { alarm: AlarmId(id(5)), kind: LineKind::FiredAndCleared }],
             }))
         }
         DeliveryBatchEvent::MessageQueued(_) => {

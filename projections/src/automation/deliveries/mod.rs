@@ -9,7 +9,7 @@ use signalbox_domain::{
         AttemptResult, CLAIM_SECONDS, CallbackDelivery, DeliveryBatchEvent, DeliveryStatus, Ended, LineKind,
         MessageDelivery, NewDelivery, Requeued, Verdict,
     },
-    kernel::{DeliveryId, WebhookId},
+    kernel::{AlarmId, DeliveryId, WebhookId},
 };
 use signalbox_event_store::RecordedEvent;
 use signalbox_from_row::FromRow;
@@ -36,7 +36,8 @@ pub struct DeliveryRow {
     pub id: DeliveryId,
     /// The aggregate that it belongs to.
     pub consignment_id: Uuid,
-    pub webhook_id: Uuid,
+    /// Its receiver: a subscription, or the contact or host that stands for one.
+    pub webhook_id: WebhookId,
     /// Names the event, in all its deliveries.
     pub event_id: Uuid,
     /// Type of the event.
@@ -57,7 +58,7 @@ pub struct DeliveryRow {
     /// Whether the batch itself holds the address, instead of a subscription.
     pub is_callback: bool,
     /// The alarms of a message to a contact.
-    pub alarm_ids: Option<Vec<Uuid>>,
+    pub alarm_ids: Option<Vec<AlarmId>>,
     /// By alarm: `firing`, `cleared`, `fired_and_cleared`, `reminder` or `escalation`.
     pub alarm_kinds: Option<Vec<Word<LineKind>>>,
     /// Position of its queueing in the log, where its body can be read, see [`Bodies`].
@@ -86,7 +87,7 @@ pub struct Attempt {
 pub struct DeliveryBatchRow {
     /// Key.
     pub id: Uuid,
-    pub webhook_id: Uuid,
+    pub webhook_id: WebhookId,
     /// Address of a callback.
     pub url: Option<String>,
     /// The signing secret, encrypted.
@@ -125,7 +126,7 @@ impl ReadRow for DeliveryBatchRow {
 }
 
 impl DeliveryRow {
-    fn new(recorded: &RecordedEvent, webhook_id: Uuid, new: NewDelivery, is_callback: bool) -> Self {
+    fn new(recorded: &RecordedEvent, webhook_id: WebhookId, new: NewDelivery, is_callback: bool) -> Self {
         let at = recorded.recorded_at;
         Self {
             id: new.id,
@@ -152,7 +153,7 @@ impl DeliveryRow {
 }
 
 impl DeliveryBatchRow {
-    fn new(id: Uuid, webhook_id: Uuid) -> Self {
+    fn new(id: Uuid, webhook_id: WebhookId) -> Self {
         Self {
             id,
             webhook_id,
@@ -200,7 +201,7 @@ pub(super) fn changed_webhook(event: &DeliveryBatchEvent) -> Option<Uuid> {
 pub(super) fn fold(rows: &mut Changed<'_>, recorded: &RecordedEvent, event: DeliveryBatchEvent) {
     match event {
         DeliveryBatchEvent::DeliveriesQueued { webhook, deliveries } => {
-            rows.queue(recorded, webhook.0, deliveries)
+            rows.queue(recorded, webhook, deliveries)
         }
         DeliveryBatchEvent::CallbackQueued(callback) => rows.queue_callback(recorded, callback),
         DeliveryBatchEvent::MessageQueued(message) => rows.queue_message(recorded, message),
@@ -210,7 +211,7 @@ pub(super) fn fold(rows: &mut Changed<'_>, recorded: &RecordedEvent, event: Deli
         DeliveryBatchEvent::AttemptsEnded { claim, webhook, attempts, .. } => {
             rows.release(recorded.aggregate_id, claim);
             for ended in attempts {
-                rows.end(recorded, webhook.0, ended);
+                rows.end(recorded, webhook, ended);
             }
         }
         DeliveryBatchEvent::DeliveriesRequeued { at, deliveries } => {
@@ -222,7 +223,7 @@ pub(super) fn fold(rows: &mut Changed<'_>, recorded: &RecordedEvent, event: Deli
 }
 
 impl Changed<'_> {
-    fn queue(&mut self, recorded: &RecordedEvent, webhook_id: Uuid, deliveries: Vec<NewDelivery>) {
+    fn queue(&mut self, recorded: &RecordedEvent, webhook_id: WebhookId, deliveries: Vec<NewDelivery>) {
         if recorded.sequence == 1 {
             self.batches.put(DeliveryBatchRow::new(recorded.aggregate_id, webhook_id));
         }
@@ -235,21 +236,21 @@ impl Changed<'_> {
         let CallbackDelivery { receiver, url, sealed_secret, no_loopback, delivery } = callback;
         let id = recorded.aggregate_id;
         if recorded.sequence == 1 {
-            self.batches.put(DeliveryBatchRow::new(id, receiver.0));
+            self.batches.put(DeliveryBatchRow::new(id, receiver));
         }
         if let Some(row) = self.batches.change(id) {
             (row.url, row.sealed_secret) = (Some(url), Some(sealed_secret));
             row.no_loopback = no_loopback;
         }
-        self.deliveries.put(DeliveryRow::new(recorded, receiver.0, delivery, true));
+        self.deliveries.put(DeliveryRow::new(recorded, receiver, delivery, true));
     }
 
     fn queue_message(&mut self, recorded: &RecordedEvent, message: MessageDelivery) {
-        let (contact, alarms) = (message.contact.0, message.alarms);
+        let (receiver, alarms) = (message.receiver(), message.alarms);
         if recorded.sequence == 1 {
-            self.batches.put(DeliveryBatchRow::new(recorded.aggregate_id, contact));
+            self.batches.put(DeliveryBatchRow::new(recorded.aggregate_id, receiver));
         }
-        let mut row = DeliveryRow::new(recorded, contact, message.delivery, false);
+        let mut row = DeliveryRow::new(recorded, receiver, message.delivery, false);
         if !alarms.is_empty() {
             row.alarm_ids = Some(alarms.iter().map(|line| line.alarm).collect());
             row.alarm_kinds = Some(alarms.iter().map(|line| line.kind.into()).collect());
@@ -270,7 +271,7 @@ impl Changed<'_> {
         row.claimed_at = row.claims.iter().map(|claim| claim.at).max();
     }
 
-    fn end(&mut self, recorded: &RecordedEvent, webhook: Uuid, ended: Ended) {
+    fn end(&mut self, recorded: &RecordedEvent, webhook: WebhookId, ended: Ended) {
         let Ended { round, attempt, result, verdict } = ended;
         let ended_at = result.started_at + TimeDelta::milliseconds(result.duration_ms.into());
         self.note_health(webhook, result.error.is_none(), ended_at, recorded.position);
@@ -297,13 +298,13 @@ impl Changed<'_> {
         history.drain(..forgotten);
     }
 
-    fn note_health(&mut self, webhook: Uuid, succeeded: bool, at: DateTime<Utc>, position: i64) {
-        if self.webhooks.get(webhook).is_none_or(|row| row.failing_since.is_none() == succeeded) {
+    fn note_health(&mut self, webhook: WebhookId, succeeded: bool, at: DateTime<Utc>, position: i64) {
+        if self.webhooks.get(webhook.0).is_none_or(|row| row.failing_since.is_none() == succeeded) {
             return;
         }
-        if let Some(row) = self.webhooks.change(webhook) {
+        if let Some(row) = self.webhooks.change(webhook.0) {
             row.failing_since = (!succeeded).then_some(at);
-            self.failure_streaks.note(WebhookId(webhook), position, row.failing_since);
+            self.failure_streaks.note(webhook, position, row.failing_since);
         }
     }
 

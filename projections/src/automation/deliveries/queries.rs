@@ -8,7 +8,7 @@ use signalbox_domain::{
     automation::{
         CallbackDelivery, DeliveryBatch, DeliveryBatchEvent, DeliveryStatus, LineKind, MessageDelivery,
     },
-    kernel::{ContactId, DeliveryId},
+    kernel::{AlarmId, ContactId, DeliveryId, WebhookId},
 };
 use signalbox_event_store::read_at;
 use signalbox_from_row::FromRow;
@@ -39,7 +39,11 @@ pub struct DeliveryFilter {
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn delivery(pool: &PgPool, webhook: Uuid, id: Uuid) -> Result<Option<DeliveryRow>, sqlx::Error> {
+pub async fn delivery(
+    pool: &PgPool,
+    webhook: WebhookId,
+    id: DeliveryId,
+) -> Result<Option<DeliveryRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.deliveries WHERE webhook_id = $1 AND id = $2")
         .bind(webhook)
         .bind(id)
@@ -50,7 +54,7 @@ pub async fn delivery(pool: &PgPool, webhook: Uuid, id: Uuid) -> Result<Option<D
 /// Request bodies of deliveries.
 #[derive(Debug, Default)]
 pub struct Bodies {
-    of: HashMap<Uuid, String>,
+    of: HashMap<DeliveryId, String>,
     /// Why events cannot be read, by position.
     unreadable: HashMap<i64, String>,
 }
@@ -69,13 +73,13 @@ impl Bodies {
         for recorded in &slice.events {
             match recorded.decode::<DeliveryBatch>() {
                 Ok(DeliveryBatchEvent::DeliveriesQueued { deliveries, .. }) => {
-                    bodies.of.extend(deliveries.into_iter().map(|new| (new.id.0, new.body)));
+                    bodies.of.extend(deliveries.into_iter().map(|new| (new.id, new.body)));
                 }
                 Ok(
                     DeliveryBatchEvent::CallbackQueued(CallbackDelivery { delivery, .. })
                     | DeliveryBatchEvent::MessageQueued(MessageDelivery { delivery, .. }),
                 ) => {
-                    bodies.of.insert(delivery.id.0, delivery.body);
+                    bodies.of.insert(delivery.id, delivery.body);
                 }
                 Ok(_) => {}
                 Err(error) => {
@@ -90,7 +94,7 @@ impl Bodies {
     ///
     /// # Errors
     /// [`BodyError::Unreadable`] and [`BodyError::Missing`].
-    pub fn take(&mut self, id: Uuid, position: i64) -> Result<String, BodyError> {
+    pub fn take(&mut self, id: DeliveryId, position: i64) -> Result<String, BodyError> {
         self.of.remove(&id).ok_or_else(|| match self.unreadable.get(&position) {
             Some(error) => BodyError::Unreadable(error.clone()),
             None => BodyError::Missing(id),
@@ -111,7 +115,7 @@ pub enum BodyError {
     #[error(
         "the log does not say what delivery {0} posts, where the read model says that it was queued; rebuild the read models"
     )]
-    Missing(Uuid),
+    Missing(DeliveryId),
 }
 
 impl Listed for DeliveryRow {
@@ -125,7 +129,7 @@ impl Listed for DeliveryRow {
 #[boxed]
 pub async fn deliveries(
     pool: &PgPool,
-    webhook: Uuid,
+    webhook: WebhookId,
     filter: &DeliveryFilter,
     order: Order,
     page: Page,
@@ -145,7 +149,7 @@ pub struct AlarmMessageRow {
     /// The delivery, and its batch, which has the id of the message.
     pub id: DeliveryId,
     pub batch_id: Uuid,
-    pub alarm_id: Uuid,
+    pub alarm_id: AlarmId,
     pub contact_id: ContactId,
     pub kind: Word<LineKind>,
     pub status: Word<DeliveryStatus>,
@@ -173,7 +177,7 @@ impl AlarmMessageRow {
 #[boxed]
 pub async fn messages_about(
     pool: &PgPool,
-    alarms: &[Uuid],
+    alarms: &[AlarmId],
     until: Option<i64>,
     most: i64,
 ) -> Result<Vec<AlarmMessageRow>, sqlx::Error> {
@@ -200,10 +204,10 @@ pub async fn messages_about(
 #[boxed]
 pub async fn dead_since(
     pool: &PgPool,
-    webhook: Uuid,
+    webhook: WebhookId,
     since: DateTime<Utc>,
     limit: i64,
-) -> Result<Vec<(Uuid, Uuid)>, sqlx::Error> {
+) -> Result<Vec<(Uuid, DeliveryId)>, sqlx::Error> {
     sqlx::query_as(
         "SELECT consignment_id, id FROM read.deliveries
           WHERE webhook_id = $1 AND status = 'dead_letter' AND ended_at >= $2 ORDER BY ended_at, id LIMIT $3",

@@ -1,6 +1,9 @@
 //! Published events about alarms.
 
-use signalbox_domain::automation::{Acknowledged, Alarm, AlarmEvent, EventSubject, EventType, NewAlarm};
+use signalbox_domain::{
+    automation::{Acknowledged, Alarm, AlarmEvent, EventSubject, EventType, NewAlarm},
+    kernel::AlarmId,
+};
 use signalbox_event_store::RecordedEvent;
 
 use super::{
@@ -33,12 +36,12 @@ pub(super) fn alarm(
         }
     }
     let about = About::Alarm(AlarmState {
-        alarm_id: recorded.aggregate_id,
+        alarm_id: AlarmId(recorded.aggregate_id),
         state: if cleared.is_some() { "cleared" } else { "firing" },
         reason: new.reason.as_str(),
         severity: new.severity.as_str(),
         sensor: &new.channel_name,
-        sensor_id: new.channel_id.0,
+        sensor_id: new.channel_id,
         value: cleared.or(fired).map_or(new.value, |(_, value)| value),
         rule: &new.rule_name,
         rule_id: new.rule_id,
@@ -49,7 +52,7 @@ pub(super) fn alarm(
         started_on: text_of(new.started_on),
         fired_on: fired.map(|(on, _)| text_of(on)),
         cleared_on: cleared.map(|(on, _)| text_of(on)),
-        acknowledged_by: by.as_ref().map(|by| by.user.0),
+        acknowledged_by: by.as_ref().map(|by| by.user),
         comment: by.as_ref().and_then(|by| by.comment.as_deref()),
     });
     let event = outgoing(recorded, event_type, recorded.recorded_at, about)?;

@@ -8,12 +8,15 @@ use super::payload::{About, AlarmState, Document, Machine, Payload, Sensor, Ship
 
 const DIGEST: &str = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
+fn id<I: From<Uuid>>(number: u128) -> I {
+    Uuid::from_u128(0x0199_c8f1_2a40_7000_8000_0000_0000_0000 + number).into()
+}
+
 /// The JSON that receivers of `event_type` get, with made-up values.
 ///
 /// # Errors
 /// It does not serialise.
 pub fn example(event_type: EventType) -> Result<serde_json::Value, serde_json::Error> {
-    let id = |number: u128| Uuid::from_u128(0x0199_c8f1_2a40_7000_8000_0000_0000_0000 + number);
     let time = DateTime::from_timestamp(1_760_000_000, 123_456_000).unwrap_or_default();
     let sensor = || Sensor { sensor: "Boiler", sensor_id: id(2), value: 81.25, device: "press 1" };
     let components = BTreeMap::from(
@@ -99,7 +102,7 @@ pub fn example(event_type: EventType) -> Result<serde_json::Value, serde_json::E
             mime_type: Some("application/pdf"),
             page_count: Some(3),
             processing_time_ms: Some(840),
-            result: Some(format!("/api/v1/jobs/{}/result", id(4))),
+            result: Some(format!("/api/v1/jobs/{}/result", id::<Uuid>(4))),
             ..document("completed")
         }),
         EventType::ExtractionFailed => About::Extraction(Document {

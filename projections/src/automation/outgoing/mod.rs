@@ -26,7 +26,7 @@ use signalbox_domain::{
     },
     extraction::{Callback, ExtractionJob, ExtractionJobEvent, NewExtractionJob},
     fleet::Firmware,
-    kernel::{ChannelId, Decider},
+    kernel::{ChannelId, Decider, ExtractionJobId},
     monitoring::{Channel, ChannelEvent, Experiment, ExperimentEvent, Labels, LogEntry},
     transfer::{Agent, Transfer},
 };
@@ -341,7 +341,7 @@ impl Background {
             _ => return Ok(None),
         };
         let Some(job) = self.submitted(recorded)? else { return Ok(None) };
-        let (job_id, result) = (recorded.aggregate_id, result.as_ref());
+        let (job_id, result) = (ExtractionJobId(recorded.aggregate_id), result.as_ref());
         let about = About::Extraction(Document {
             job_id,
             status: if result.is_some() { "completed" } else { "failed" },

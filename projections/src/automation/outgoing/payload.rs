@@ -4,6 +4,7 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde::Serialize;
 use signalbox_domain::{
     automation::{EventType, Reading},
+    kernel::{AlarmId, ChannelId, ExtractionJobId, FirmwareUpdateId, RuleId, UserId},
     transfer::TransportMode,
 };
 use uuid::Uuid;
@@ -65,12 +66,12 @@ pub(super) enum About<'a> {
         since: String,
     },
     FirmwareCompleted {
-        firmware_id: Uuid,
+        firmware_id: FirmwareUpdateId,
         version: String,
         previous: Option<String>,
     },
     FirmwareFailed {
-        firmware_id: Uuid,
+        firmware_id: FirmwareUpdateId,
         version: String,
         error: &'a str,
         error_code: &'a str,
@@ -86,15 +87,15 @@ pub(super) enum About<'a> {
 /// An alarm, with the value that it was judged by last.
 #[derive(Serialize)]
 pub(super) struct AlarmState<'a> {
-    pub(super) alarm_id: Uuid,
+    pub(super) alarm_id: AlarmId,
     pub(super) state: &'static str,
     pub(super) reason: &'static str,
     pub(super) severity: &'static str,
     pub(super) sensor: &'a str,
-    pub(super) sensor_id: Uuid,
+    pub(super) sensor_id: ChannelId,
     pub(super) value: Option<f64>,
     pub(super) rule: &'a str,
-    pub(super) rule_id: Uuid,
+    pub(super) rule_id: RuleId,
     pub(super) operator: &'static str,
     pub(super) threshold: f64,
     pub(super) threshold_high: Option<f64>,
@@ -102,14 +103,14 @@ pub(super) struct AlarmState<'a> {
     pub(super) started_on: String,
     pub(super) fired_on: Option<String>,
     pub(super) cleared_on: Option<String>,
-    pub(super) acknowledged_by: Option<Uuid>,
+    pub(super) acknowledged_by: Option<UserId>,
     pub(super) comment: Option<&'a str>,
 }
 
 /// A finished job; of the document only its name and its properties.
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
-    pub(super) job_id: Uuid,
+    pub(super) job_id: ExtractionJobId,
     pub(super) status: &'static str,
     pub(super) filename: &'a str,
     pub(super) size_bytes: u64,
@@ -128,7 +129,7 @@ pub(super) struct Document<'a> {
 #[derive(Serialize)]
 pub(super) struct Sensor<'a> {
     pub(super) sensor: &'a str,
-    pub(super) sensor_id: Uuid,
+    pub(super) sensor_id: ChannelId,
     pub(super) value: f64,
     pub(super) device: &'a str,
 }
@@ -136,7 +137,7 @@ pub(super) struct Sensor<'a> {
 impl<'a> From<&'a Reading> for Sensor<'a> {
     fn from(reading: &'a Reading) -> Self {
         let Reading { channel_id, channel_name, value, device, .. } = reading;
-        Self { sensor: channel_name, sensor_id: channel_id.0, value: *value, device }
+        Self { sensor: channel_name, sensor_id: *channel_id, value: *value, device }
     }
 }
 

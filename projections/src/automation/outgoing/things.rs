@@ -3,7 +3,7 @@
 use signalbox_domain::{
     automation::{EventSubject, EventType},
     fleet::{Firmware, FirmwareEvent, NewFirmware},
-    kernel::Sha256Hex,
+    kernel::{FirmwareUpdateId, Sha256Hex},
     monitoring::{LogEntry, LogEntryEvent, LogType, NewLogEntry},
     transfer::{Agent, AgentEvent, NewTransfer, Transfer, TransferEvent},
 };
@@ -56,7 +56,7 @@ pub(super) fn firmware(
     background: &Background,
     recorded: &RecordedEvent,
 ) -> Result<Option<Outgoing>, OutgoingError> {
-    let firmware_id = recorded.aggregate_id;
+    let firmware_id = FirmwareUpdateId(recorded.aggregate_id);
     let event = recorded.decode::<Firmware>()?;
     let (event_type, about) = match &event {
         FirmwareEvent::FirmwareCompleted { version, previous } => {

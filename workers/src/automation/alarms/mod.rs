@@ -168,10 +168,10 @@ async fn read(
 async fn announce(context: &Context, failures: &Failures, now: DateTime<Utc>) -> Result<(), WorkerError> {
     let paused = failures.paused();
     let waiting = unannounced(&context.pool, now, ANNOUNCED + paused.len() as i64).await?;
-    for alarm in waiting.into_iter().filter(|alarm| !paused.contains(alarm)) {
+    for alarm in waiting.into_iter().filter(|alarm| !paused.contains(&alarm.0)) {
         let command = AlarmCommand::Announce;
-        let sent = context.send_for_item::<Alarm>(Alarms::NAME, alarm, "announce", &command).await;
-        failures.settle(alarm, sent.map(drop))?;
+        let sent = context.send_for_item::<Alarm>(Alarms::NAME, alarm.0, "announce", &command).await;
+        failures.settle(alarm.0, sent.map(drop))?;
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use signalbox_domain::{
         Alarm, AlarmCommand, AlarmMark, AlarmStep, Condition, DatapointPlace, FiredAlarm, JudgedValue,
         NewAlarm, Reading, Rule, RuleCommand, StepKind,
     },
-    kernel::{ChannelId, CommandOutcome, ErrorKind, Rejection},
+    kernel::{AlarmId, ChannelId, CommandOutcome, ErrorKind, Rejection, RuleId},
 };
 use signalbox_projections::{
     automation::alarm_judges::{NotePlace, Noted, noted, remove_noted},
@@ -38,10 +38,10 @@ const CONCURRENT: usize = 64;
 #[serde(tag = "note", rename_all = "snake_case")]
 enum Note {
     /// Record changes of an alarm.
-    Record { alarm_id: Uuid, alarm: NewAlarm, marks: Vec<AlarmMark> },
+    Record { alarm_id: AlarmId, alarm: NewAlarm, marks: Vec<AlarmMark> },
     /// Run the action of a rule whose alarm has started to fire.
     Act {
-        rule_id: Uuid,
+        rule_id: RuleId,
         channel_id: ChannelId,
         alarm: FiredAlarm,
         /// Absent in notes of older releases.
@@ -54,7 +54,7 @@ enum Note {
 
 /// Facts about a rule that its notes contain.
 pub(super) struct Facts<'a> {
-    pub(super) rule: Uuid,
+    pub(super) rule: RuleId,
     pub(super) rule_name: &'a str,
     /// Names of channels.
     pub(super) channels: &'a HashMap<Uuid, String>,
@@ -112,7 +112,7 @@ pub(super) fn of(facts: &Facts<'_>, steps: Vec<AlarmStep>) -> Vec<Value> {
 }
 
 impl Note {
-    fn rule(&self) -> Uuid {
+    fn rule(&self) -> RuleId {
         match self {
             Self::Record { alarm, .. } => alarm.rule_id,
             Self::Act { rule_id, .. } => *rule_id,
@@ -123,7 +123,7 @@ impl Note {
         match self {
             Self::Record { alarm_id, alarm, marks } => {
                 let command = AlarmCommand::Record { alarm, marks };
-                settle(context.send::<Alarm>(Alarms::NAME, alarm_id, None, key, &command).await)
+                settle(context.send::<Alarm>(Alarms::NAME, alarm_id.0, None, key, &command).await)
             }
             Self::Act { rule_id, channel_id, alarm, condition, at, newest } => {
                 let Some(reading) = reading(context, channel_id, newest, at).await? else {
@@ -131,7 +131,7 @@ impl Note {
                     return Ok(());
                 };
                 let command = RuleCommand::Act { reading, alarm, condition };
-                settle(context.send::<Rule>(Alarms::NAME, rule_id, None, key, &command).await)
+                settle(context.send::<Rule>(Alarms::NAME, rule_id.0, None, key, &command).await)
             }
         }
     }
@@ -157,7 +157,7 @@ fn settle(sent: Result<CommandOutcome, Rejection>) -> Result<(), WorkerError> {
 pub(super) async fn record(context: &Context, failures: &Failures) -> Result<i64, WorkerError> {
     let noted = noted(&context.pool, &failures.paused(), OF_RULE, MOST_WAITING).await?;
     let Some(waiting) = noted.first().map(|noted| noted.waiting) else { return Ok(0) };
-    let (mut by_rule, mut done) = (BTreeMap::<Uuid, Vec<(NotePlace, Note)>>::new(), Vec::new());
+    let (mut by_rule, mut done) = (BTreeMap::<RuleId, Vec<(NotePlace, Note)>>::new(), Vec::new());
     for Noted { generation, ordinal, note, .. } in noted {
         let place = (generation, ordinal);
         match serde_json::from_value::<Note>(note) {
@@ -183,7 +183,7 @@ pub(super) async fn record(context: &Context, failures: &Failures) -> Result<i64
     let mut failed = None;
     while let Some((rule, of_rule, result)) = sent.next().await {
         done.extend(of_rule);
-        failed = failures.settle(rule, result).err().or(failed);
+        failed = failures.settle(rule.0, result).err().or(failed);
     }
     remove_noted(&context.pool, &done).await?;
     failed.map_or(Ok(waiting), Err)

@@ -5,7 +5,10 @@ use std::{
 
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_datapoint_log::{LogRow, micros, moment, recorded_times};
-use signalbox_domain::automation::{AlarmJudge, AlarmMemory, AlarmStep, DatapointPlace, JudgedValue};
+use signalbox_domain::{
+    automation::{AlarmJudge, AlarmMemory, AlarmStep, DatapointPlace, JudgedValue},
+    kernel::RuleId,
+};
 use signalbox_projections::{
     automation::{
         RuleRow,
@@ -39,8 +42,8 @@ pub(super) struct Watches {
     known: i64,
     /// When all rules were read.
     refreshed: Option<Instant>,
-    rules: HashMap<Uuid, Watch>,
-    by_channel: HashMap<i32, Vec<Uuid>>,
+    rules: HashMap<RuleId, Watch>,
+    by_channel: HashMap<i32, Vec<RuleId>>,
     /// The integers that stand for channels in the log.
     numbers: HashMap<Uuid, i32>,
     /// Whether `by_channel` is as the rules say.

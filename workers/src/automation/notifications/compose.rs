@@ -20,7 +20,7 @@ use uuid::Uuid;
 /// The message `id` to a contact about `notices`.
 pub(super) fn message(
     config: &Config,
-    (contact, name): (Uuid, String),
+    (contact, name): (ContactId, String),
     (id, notices): (Uuid, &[&Notice]),
     facts: Vec<AlarmFacts>,
     now: DateTime<Utc>,
@@ -43,9 +43,9 @@ pub(super) fn message(
         more,
     };
     MessageDelivery {
-        contact: ContactId(contact),
+        contact,
         delivery: NewDelivery {
-            id: DeliveryId(Uuid::new_v5(&contact, id.as_bytes())),
+            id: DeliveryId(Uuid::new_v5(&contact.0, id.as_bytes())),
             event_id: id,
             event_type: ALARM_MESSAGE.to_owned(),
             // It is made of numbers and texts, so that it is always JSON.
@@ -70,7 +70,7 @@ fn entry(config: &Config, line: &AlarmLine, facts: &AlarmFacts, now: DateTime<Ut
         rule: facts.rule_name.clone(),
         rule_id: facts.rule_id,
         sensor: channel,
-        sensor_id: facts.channel_id.0,
+        sensor_id: facts.channel_id,
     }
 }
 
@@ -114,21 +114,21 @@ fn address(config: &Config) -> &str {
 mod tests {
     use signalbox_domain::{
         automation::{NoticeKind, Severity},
-        kernel::ChannelId,
+        kernel::{AlarmId, ChannelId, RuleId},
     };
 
     use super::*;
 
-    const CONTACT: Uuid = Uuid::from_u128(7);
+    const CONTACT: ContactId = ContactId(Uuid::from_u128(7));
 
     fn at(seconds: i64) -> DateTime<Utc> {
         DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds)
     }
 
-    fn facts(alarm: Uuid) -> AlarmFacts {
+    fn facts(alarm: AlarmId) -> AlarmFacts {
         AlarmFacts {
             alarm_id: alarm,
-            rule_id: Uuid::from_u128(2),
+            rule_id: RuleId(Uuid::from_u128(2)),
             channel_id: ChannelId(Uuid::from_u128(3)),
             severity: Severity::Critical.into(),
             reason: AlarmReason::Condition.into(),
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    fn notice(alarm: Uuid) -> Notice {
+    fn notice(alarm: AlarmId) -> Notice {
         let (kind, severity) = (NoticeKind::Firing, Severity::Critical);
         Notice { alarm, kind, number: 1, severity, arrived_on: at(0) }
     }
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn an_alarm_is_named_with_its_value_and_page() {
-        let alarm = Uuid::from_u128(1);
+        let alarm = AlarmId(Uuid::from_u128(1));
         let composed = compose("https://plant.example.org/", &[notice(alarm)], vec![facts(alarm)]);
         let entry = &body(&composed).alarms[0];
         assert_eq!(entry.summary, "too hot: boiler is 81.5 °C");
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn silent_channels_have_words_of_their_own() {
-        let alarm = Uuid::from_u128(1);
+        let alarm = AlarmId(Uuid::from_u128(1));
         let summary = Some("{channel} is {value}".to_owned());
         let silent = AlarmFacts { reason: AlarmReason::NoData.into(), summary, ..facts(alarm) };
         let text = |facts: AlarmFacts| {
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn the_worst_alarms_that_last_are_shown() {
-        let ids: Vec<_> = (1..=30).map(Uuid::from_u128).collect();
+        let ids: Vec<_> = (1..=30).map(|number| AlarmId(Uuid::from_u128(number))).collect();
         let notices: Vec<_> = ids.iter().copied().map(notice).collect();
         let mut all: Vec<_> = ids
             .iter()
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn alarms_that_are_not_shown_are_counted() {
-        let ids: Vec<_> = (1..=30).map(Uuid::from_u128).collect();
+        let ids: Vec<_> = (1..=30).map(|number| AlarmId(Uuid::from_u128(number))).collect();
         let notices: Vec<_> = ids.iter().copied().map(notice).collect();
         let composed = compose("", &notices, ids.into_iter().map(facts).collect());
         let body = body(&composed);

@@ -129,7 +129,7 @@ async fn compose(context: &Context, now: DateTime<Utc>) -> Result<bool, WorkerEr
     for contact in waiting_contacts(&context.pool).await? {
         match contact.name.clone() {
             Some(name) => has_composed |= compose_for(context, &contact, name, now).await?,
-            None => gone.push(contact.id.0),
+            None => gone.push(contact.id),
         }
     }
     if !gone.is_empty() {
@@ -147,18 +147,18 @@ async fn compose_for(
     name: String,
     now: DateTime<Utc>,
 ) -> Result<bool, WorkerError> {
-    let waiting = waiting_notices(&context.pool, contact.id.0, now, NOTICES).await?;
+    let waiting = waiting_notices(&context.pool, contact.id, now, NOTICES).await?;
     let quiet_hours = contact.quiet_hours.as_ref().map(|hours| &hours.0);
     let due = Grouping { quiet_hours, last_message: contact.composed_at }.due(&waiting, now);
     if due.is_empty() {
         return Ok(false);
     }
-    let alarms: Vec<Uuid> = due.iter().map(|notice| notice.alarm).collect();
+    let alarms: Vec<_> = due.iter().map(|notice| notice.alarm).collect();
     let facts = alarm_facts(&context.pool, &alarms).await?;
-    let id = message_id(contact.id.0, &due);
-    let message = compose::message(&context.config, (contact.id.0, name), (id, &due), facts, now);
+    let id = message_id(contact.id, &due);
+    let message = compose::message(&context.config, (contact.id, name), (id, &due), facts, now);
     let message = serde_json::to_value(message).map_err(WorkerError::Message)?;
-    Ok(commit_message(&context.pool, contact.id.0, &due, now, &Composed { id, message }).await?)
+    Ok(commit_message(&context.pool, contact.id, &due, now, &Composed { id, message }).await?)
 }
 
 /// Sends the oldest composed messages to their deliveries; returns whether there were any.

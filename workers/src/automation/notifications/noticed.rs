@@ -5,13 +5,12 @@ use std::collections::{BTreeSet, HashMap};
 use chrono::{DateTime, Utc};
 use signalbox_domain::{
     automation::{Alarm, AlarmEvent, NoticeKind, NotificationSpec, Severity},
-    kernel::ContactId,
+    kernel::{AlarmId, ContactId},
 };
 use signalbox_event_store::RecordedEvent;
 use signalbox_projections::automation::notices::{
     AlarmChange, DueAlarm, NewNotice, Repetition, RuleOfAlarm, after, rules_of_alarms,
 };
-use uuid::Uuid;
 
 use super::Notifications;
 use crate::{Context, Worker, WorkerError, skipped::skip_or_fail};
@@ -34,7 +33,7 @@ impl Noticed {
         let mut decoded = Vec::new();
         for recorded in events.iter().filter(|event| !event.payload.is_null()) {
             match recorded.decode::<Alarm>() {
-                Ok(event) => decoded.push((recorded.aggregate_id, event)),
+                Ok(event) => decoded.push((AlarmId(recorded.aggregate_id), event)),
                 Err(error) => {
                     skip_or_fail(&context.pool, Notifications::NAME, recorded, error.into()).await?;
                 }
@@ -76,7 +75,7 @@ impl Noticed {
                     // Those who know of it learn its end, also when the rule names others by now, or no longer makes alarms.
                     let mut contacts: BTreeSet<_> = rule.informed.iter().copied().collect();
                     let firing = self.notices.iter().filter(|notice| notice.alarm == alarm);
-                    contacts.extend(firing.map(|notice| ContactId(notice.contact)));
+                    contacts.extend(firing.map(|notice| notice.contact));
                     // Contacts that a change has added have not heard of it.
                     if !rule.is_changed {
                         contacts.extend(notified(notify, rule.is_escalated));
@@ -137,22 +136,24 @@ fn notified(notify: &NotificationSpec, is_escalated: bool) -> Vec<ContactId> {
 
 fn notices(
     contacts: &[ContactId],
-    alarm: Uuid,
+    alarm: AlarmId,
     (kind, number): (NoticeKind, u32),
     severity: Severity,
 ) -> impl Iterator<Item = NewNotice> {
-    contacts.iter().map(move |contact| NewNotice { contact: contact.0, alarm, kind, number, severity })
+    contacts.iter().map(move |contact| NewNotice { contact: *contact, alarm, kind, number, severity })
 }
 
 #[cfg(test)]
 mod tests {
     use chrono::TimeDelta;
+    use signalbox_domain::kernel::RuleId;
+    use uuid::Uuid;
 
     use super::*;
 
     const DAY: ContactId = ContactId(Uuid::from_u128(1));
     const BOSS: ContactId = ContactId(Uuid::from_u128(2));
-    const ALARM: Uuid = Uuid::from_u128(9);
+    const ALARM: AlarmId = AlarmId(Uuid::from_u128(9));
 
     fn at(seconds: i64) -> DateTime<Utc> {
         DateTime::UNIX_EPOCH + TimeDelta::seconds(seconds)
@@ -169,7 +170,7 @@ mod tests {
     }
 
     fn rule(is_escalated: bool) -> RuleOfAlarm {
-        let (rule_id, severity) = (Uuid::nil(), Severity::Critical.into());
+        let (rule_id, severity) = (RuleId(Uuid::nil()), Severity::Critical.into());
         RuleOfAlarm {
             alarm_id: ALARM,
             rule_id,
@@ -194,7 +195,7 @@ mod tests {
     }
 
     fn kinds(notices: &[NewNotice]) -> Vec<(ContactId, NoticeKind, u32)> {
-        notices.iter().map(|notice| (ContactId(notice.contact), notice.kind, notice.number)).collect()
+        notices.iter().map(|notice| (notice.contact, notice.kind, notice.number)).collect()
     }
 
     fn noticed(event: &AlarmEvent, is_escalated: bool) -> Noticed {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use signalbox_domain::{
     automation::{Rule, RuleChanges, RuleCommand},
-    kernel::Decider,
+    kernel::{Decider, RuleId},
     monitoring::Channel,
 };
 use signalbox_messaging::Wakeup;
@@ -42,7 +42,7 @@ impl Worker for RuleDisabling {
     }
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
-        let mut after = Uuid::nil();
+        let mut after = RuleId(Uuid::nil());
         loop {
             let rules = enabled_on_deleted(&context.pool, after, AT_ONCE).await?;
             let Some((last, _)) = rules.last() else { return Ok(false) };
@@ -52,7 +52,7 @@ impl Worker for RuleDisabling {
                 let (key, command) =
                     (format!("disable {version}"), RuleCommand::Change { changes, after: 0 });
                 // One that refuses keeps no other waiting, and is tried again with the next step.
-                context.send_if_unchanged::<Rule>(Self::NAME, rule, version, &key, &command).await?;
+                context.send_if_unchanged::<Rule>(Self::NAME, rule.0, version, &key, &command).await?;
             }
         }
     }

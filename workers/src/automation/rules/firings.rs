@@ -5,7 +5,7 @@ use futures::{StreamExt, stream};
 use signalbox_datapoint_log::{IdKey, LogRow, Origin, Place, Point};
 use signalbox_domain::{
     automation::{DatapointPlace, Reading, Rule, RuleCommand},
-    kernel::{ChannelId, ErrorKind, Rejection},
+    kernel::{ChannelId, ErrorKind, Rejection, RuleId},
 };
 use signalbox_projections::monitoring;
 use uuid::Uuid;
@@ -30,7 +30,7 @@ pub(super) struct Row {
 /// The rules that fire on some rows, and the values that they fire on, in order.
 #[derive(Debug, Default)]
 pub(super) struct Judged {
-    by_rule: BTreeMap<Uuid, Fired>,
+    by_rule: BTreeMap<RuleId, Fired>,
 }
 
 #[derive(Debug)]
@@ -127,7 +127,7 @@ impl Judged {
             return Ok(());
         }
         let names = &self.names(context, rows).await?;
-        let send = |(rule, fired): (Uuid, Fired)| async move {
+        let send = |(rule, fired): (RuleId, Fired)| async move {
             (rule, fired.send(context, rule, rows, names).await)
         };
         let mut sent = stream::iter(self.by_rule).map(send).buffer_unordered(CONCURRENT);
@@ -141,7 +141,7 @@ impl Judged {
                 return sent.map(drop);
             }
             // A rule whose history cannot be read keeps no other rule waiting.
-            failures.settle(rule, sent.map(|_| ()))?;
+            failures.settle(rule.0, sent.map(|_| ()))?;
             match version {
                 Some(version) => watches.settle(rule, version),
                 None => is_known = false,
@@ -169,7 +169,7 @@ impl Fired {
     async fn send(
         mut self,
         context: &Context,
-        rule: Uuid,
+        rule: RuleId,
         rows: &[Row],
         names: &Names,
     ) -> Result<Option<i64>, WorkerError> {
@@ -189,7 +189,7 @@ impl Fired {
     async fn send_values(
         &self,
         context: &Context,
-        rule: Uuid,
+        rule: RuleId,
         mut version: Option<i64>,
         names: &Names,
     ) -> Result<Option<i64>, Rejection> {
@@ -201,7 +201,7 @@ impl Fired {
             let key =
                 format!("{version:?} {}-{} {}-{}", first.position, first.index, last.position, last.index);
             let command = RuleCommand::Judge { readings };
-            let sent = context.send::<Rule>(RuleEvaluation::NAME, rule, version, &key, &command).await?;
+            let sent = context.send::<Rule>(RuleEvaluation::NAME, rule.0, version, &key, &command).await?;
             // At the version that was expected all of them fire, as they did here.
             version = version.map(|version| version + values.len() as i64);
             version_after = sent.version.filter(|sent| Some(*sent) == version);

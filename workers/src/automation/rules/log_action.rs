@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures::{StreamExt, stream};
 use signalbox_domain::{
     automation::{AlarmReason, Condition, FiredAlarm, Firing, Operator, Rule, RuleAction, RuleEvent},
-    kernel::Decider,
+    kernel::{Decider, RuleId},
     monitoring::{LogEntry, LogEntryCommand, LogType, NewLogEntry},
 };
 use signalbox_event_store::{EventKey, RecordedEvent, read_all_for};
@@ -92,7 +92,7 @@ async fn handle(context: &Context, event: RecordedEvent) -> (RecordedEvent, Resu
 
 /// A firing whose action is an entry.
 struct Logged {
-    rule: Uuid,
+    rule: RuleId,
     position: i64,
     firing: Firing,
 }
@@ -104,7 +104,7 @@ fn logged(event: &RecordedEvent) -> Result<Option<Logged>, WorkerError> {
     }
     Ok(match event.decode::<Rule>()? {
         RuleEvent::RuleTriggered(firing) if firing.action == RuleAction::Log => {
-            Some(Logged { rule: event.aggregate_id, position: event.position, firing })
+            Some(Logged { rule: RuleId(event.aggregate_id), position: event.position, firing })
         }
         _ => None,
     })
@@ -114,7 +114,7 @@ async fn write(context: &Context, logged: Logged) -> Result<(), WorkerError> {
     let Logged { rule, position, firing } = logged;
     let by_value = || firing.reading.datapoint_id.clone();
     let key = firing.alarm.map_or_else(by_value, |alarm| alarm.alarm_id.to_string());
-    let entry = Uuid::new_v5(&rule, key.as_bytes());
+    let entry = Uuid::new_v5(&rule.0, key.as_bytes());
     let new = NewLogEntry {
         kind: LogType::Warning,
         content: sentence(&firing),

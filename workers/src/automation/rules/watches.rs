@@ -1,12 +1,14 @@
 use std::collections::HashMap;
 
-use signalbox_domain::{automation::Judge, kernel::ChannelId};
+use signalbox_domain::{
+    automation::Judge,
+    kernel::{ChannelId, RuleId},
+};
 use signalbox_projections::automation::{
     RuleRow,
     rules::{ChangedRule, rules_since},
 };
 use sqlx::PgPool;
-use uuid::Uuid;
 
 /// The enabled rules, by the channels that they watch.
 #[derive(Debug, Default)]
@@ -14,13 +16,13 @@ pub(super) struct Watches {
     /// Position of the newest change of a rule that was read.
     known: i64,
     by_channel: HashMap<i32, Vec<Watch>>,
-    channels: HashMap<Uuid, i32>,
+    channels: HashMap<RuleId, i32>,
 }
 
 /// A rule as it is evaluated.
 #[derive(Debug, Clone)]
 pub(super) struct Watch {
-    pub(super) rule: Uuid,
+    pub(super) rule: RuleId,
     pub(super) channel: ChannelId,
     /// Version of the aggregate that `judge` stands for.
     pub(super) version: i64,
@@ -81,7 +83,7 @@ impl Watches {
     }
 
     /// Rule `id` is at `version` now.
-    pub(super) fn settle(&mut self, id: Uuid, version: i64) {
+    pub(super) fn settle(&mut self, id: RuleId, version: i64) {
         let channel = self.channels.get(&id).copied();
         let watches = channel.and_then(|channel| self.by_channel.get_mut(&channel));
         if let Some(watch) = watches.into_iter().flatten().find(|watch| watch.rule == id) {
@@ -89,7 +91,7 @@ impl Watches {
         }
     }
 
-    fn find(&self, id: Uuid) -> Option<&Watch> {
+    fn find(&self, id: RuleId) -> Option<&Watch> {
         self.by_channel.get(self.channels.get(&id)?)?.iter().find(|watch| watch.rule == id)
     }
 }

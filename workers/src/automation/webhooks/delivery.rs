@@ -27,7 +27,7 @@ use signalbox_domain::{
         AttemptResult, CLAIM_SECONDS, DeliveryBatch, DeliveryBatchCommand, RetryPolicy, Webhook,
         WebhookCommand,
     },
-    kernel::Decider,
+    kernel::{Decider, WebhookId},
 };
 use signalbox_messaging::Wakeup;
 use signalbox_metrics::metrics;
@@ -73,7 +73,7 @@ pub struct WebhookDelivery {
     failures: Arc<Failures>,
     running: tokio::sync::Mutex<JoinSet<()>>,
     /// Subscriptions and contacts that were served lately, the last one at the end.
-    served: Mutex<VecDeque<Uuid>>,
+    served: Mutex<VecDeque<WebhookId>>,
     /// Names this worker in its reservations.
     holder: OnceLock<Uuid>,
 }
@@ -84,7 +84,7 @@ struct Lanes(HashMap<Uuid, Lane>);
 
 #[derive(Debug, Clone, Copy)]
 struct Lane {
-    webhook: Uuid,
+    webhook: WebhookId,
     /// Position of its outcome in the log; none while requests are in progress.
     ended: Option<i64>,
 }
@@ -207,7 +207,7 @@ impl WebhookDelivery {
         Ok(())
     }
 
-    fn served(&self) -> Vec<Uuid> {
+    fn served(&self) -> Vec<WebhookId> {
         self.served.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
     }
 
@@ -334,7 +334,7 @@ impl Run {
 
 /// The receiver wants no more events.
 async fn disable(context: &Context, batch: &DueBatch, claim: Uuid) -> Result<(), WorkerError> {
-    let (id, key) = (batch.webhook_id, format!("gone {claim}"));
+    let (id, key) = (batch.webhook_id.0, format!("gone {claim}"));
     let command = WebhookCommand::DisableGone { url: batch.url.clone() };
     context.send_for_item::<Webhook>(WebhookDelivery::NAME, id, &key, &command).await.map(|_| ())
 }
@@ -349,7 +349,7 @@ async fn with_bodies(
     let mut bodies = Bodies::at(&context.pool, &Vec::from_iter(positions)).await?;
     let mut readable = Vec::with_capacity(deliveries.len());
     for delivery in deliveries {
-        let body = bodies.take(delivery.id.0, delivery.position);
+        let body = bodies.take(delivery.id, delivery.position);
         let (body, result) = match body {
             Ok(body) => (Some(body), Ok(())),
             Err(error) => (None, Err(error.into())),

@@ -10,7 +10,7 @@ use signalbox_domain::{
         WebhookEvent, fault_class,
     },
     fleet::{Firmware, FirmwareEvent, FirmwareRef},
-    kernel::Decider,
+    kernel::{Decider, FirmwareUpdateId},
     monitoring::{LogEntry, LogEntryCommand, LogType, NewLogEntry},
 };
 use signalbox_event_store::RecordedEvent;
@@ -201,7 +201,7 @@ async fn about_firmware(
     recorded: &RecordedEvent,
 ) -> Result<Option<NewLogEntry>, WorkerError> {
     let failed = async |what: &str, why: &str| -> Result<_, WorkerError> {
-        let release = firmware_release(&context.pool, recorded.aggregate_id).await?;
+        let release = firmware_release(&context.pool, FirmwareUpdateId(recorded.aggregate_id)).await?;
         // A hook's message may be long.
         let why: String = why.chars().take(350).collect();
         Ok((LogType::Error, format!("Firmware {} was not {what}: {why}", release.unwrap_or_default())))

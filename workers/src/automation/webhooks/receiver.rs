@@ -114,7 +114,7 @@ impl Receiver {
                 signed(&DueBatch { url, sealed_secret, ..batch.clone() }).await
             }
             Destination::Chat { format, sealed, .. } => {
-                let url = context.sealer.unseal(batch.webhook_id, &sealed).await;
+                let url = context.sealer.unseal(batch.webhook_id.0, &sealed).await;
                 let url = url.map_err(|error| unreadable(&error))?;
                 Ok(Self::Chat { target: url.expose().parse()?, format })
             }

@@ -8,7 +8,7 @@ use std::{fmt::Display, time::Duration};
 
 use signalbox_domain::{
     automation::{Replay, Webhook, WebhookCommand},
-    kernel::Decider,
+    kernel::{Decider, WebhookId},
 };
 use signalbox_event_store::{EventKey, RecordedEvent, read_all_with};
 use signalbox_messaging::Wakeup;
@@ -110,7 +110,7 @@ async fn queue(context: &Context, row: &WebhookRow, events: &[RecordedEvent]) ->
 async fn retry(context: &Context) -> Result<(), WorkerError> {
     for follower in skipping_followers(&context.pool, &format!("worker.{}", skipping("%"))).await? {
         let name = follower.strip_prefix("worker.").unwrap_or(&follower);
-        let id = name.rsplit('.').next().and_then(|id| id.parse::<Uuid>().ok()).unwrap_or_default();
+        let id = name.rsplit('.').next().and_then(|id| id.parse().ok()).unwrap_or(WebhookId(Uuid::nil()));
         let row = webhook(&context.pool, id).await?;
         for position in skipped::due(&context.pool, name).await? {
             let slice = skipped::event_at(&context.pool, position, &PUBLISHED).await?;

@@ -1,9 +1,9 @@
 use chrono::{DateTime, Utc};
 use signalbox_config::Secret;
+use signalbox_domain::kernel::WebhookId;
 use signalbox_projections::automation::due::DueBatch;
 use signalbox_sealing::{SealError, Sealer};
 use signalbox_standard_webhooks::{KeyError, Message, PrivateKey};
-use uuid::Uuid;
 
 /// The secrets and keys of a receiver, opened.
 #[derive(Debug, Default)]
@@ -80,16 +80,16 @@ impl Signing {
 impl Keys {
     async fn open(
         sealer: &Sealer,
-        webhook: Uuid,
+        webhook: WebhookId,
         secret: Option<&String>,
         key: Option<&String>,
     ) -> Result<Self, SigningError> {
         let mut opened = Self::default();
         if let Some(sealed) = secret {
-            opened.secret = Some(sealer.unseal(webhook, sealed).await?);
+            opened.secret = Some(sealer.unseal(webhook.0, sealed).await?);
         }
         if let Some(sealed) = key {
-            opened.key = Some(PrivateKey::parse(sealer.unseal(webhook, sealed).await?.expose())?);
+            opened.key = Some(PrivateKey::parse(sealer.unseal(webhook.0, sealed).await?.expose())?);
         }
         Ok(opened)
     }

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_config::Webhooks;
 use signalbox_database::ops::webhook_slots::{self, Reservation};
-use signalbox_domain::automation::CLAIM_SECONDS;
+use signalbox_domain::{automation::CLAIM_SECONDS, kernel::WebhookId};
 use signalbox_projections::automation::due::{DueBatch, LiveClaim, SharingReceiver};
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -67,8 +67,8 @@ impl Limits {
 pub(super) struct Slots {
     limits: Limits,
     taken: usize,
-    of: HashMap<Uuid, usize>,
-    sharing: HashMap<Uuid, SharingReceiver>,
+    of: HashMap<WebhookId, usize>,
+    sharing: HashMap<WebhookId, SharingReceiver>,
     taken_by_failing: usize,
     taken_by_contacts: usize,
     taken_by_mail: usize,
@@ -89,7 +89,7 @@ impl Slots {
         }
     }
 
-    pub(super) fn take(&mut self, webhook: Uuid) {
+    pub(super) fn take(&mut self, webhook: WebhookId) {
         self.taken += 1;
         *self.of.entry(webhook).or_default() += 1;
         let Some(receiver) = self.sharing.get(&webhook) else { return };
@@ -114,7 +114,7 @@ impl Slots {
     }
 
     /// Those that get no more.
-    pub(super) fn full(&self) -> Vec<Uuid> {
+    pub(super) fn full(&self) -> Vec<WebhookId> {
         let full =
             self.of.iter().filter(|(_, taken)| **taken >= self.limits.each).map(|(webhook, _)| webhook);
         let kinds =
@@ -123,7 +123,7 @@ impl Slots {
     }
 
     /// Those with requests in progress.
-    pub(super) fn in_progress(&self) -> Vec<Uuid> {
+    pub(super) fn in_progress(&self) -> Vec<WebhookId> {
         self.of.keys().copied().collect()
     }
 
@@ -145,7 +145,7 @@ impl Slots {
 pub(super) fn slots_of(mut slots: Slots, reservations: &[Reservation], claims: &[LiveClaim]) -> Slots {
     let reserved: HashSet<_> = reservations.iter().map(|reservation| reservation.batch_id).collect();
     reservations.iter().filter(|reservation| reservation.is_sending).for_each(|reservation| {
-        slots.take(reservation.webhook_id);
+        slots.take(reservation.webhook_id.into());
     });
     let others = claims.iter().filter(|claim| !reserved.contains(&claim.batch_id));
     others.for_each(|claim| slots.take(claim.webhook_id));
@@ -168,7 +168,7 @@ pub(super) async fn reserve(
     let taken: HashSet<_> = present.iter().map(|reservation| reservation.batch_id).collect();
     let fits: Vec<_> =
         due.into_iter().filter(|due| !taken.contains(&due.id) && slots.try_take(due)).collect();
-    let batches = fits.iter().map(|due| (due.id, due.webhook_id)).collect();
+    let batches = fits.iter().map(|due| (due.id, due.webhook_id.0)).collect();
     let until = now + TimeDelta::seconds(CLAIM_SECONDS);
     webhook_slots::reserve(&mut transaction, holder, until, batches).await?;
     transaction.commit().await?;
@@ -186,13 +186,13 @@ mod tests {
     }
 
     fn sharing(id: u128, is_contact: bool, is_by_mail: bool) -> SharingReceiver {
-        SharingReceiver { id: Uuid::from_u128(id), is_contact, is_by_mail }
+        SharingReceiver { id: WebhookId(Uuid::from_u128(id)), is_contact, is_by_mail }
     }
 
     fn due(webhook: u128, is_failing: bool) -> DueBatch {
         DueBatch {
             id: Uuid::nil(),
-            webhook_id: Uuid::from_u128(webhook),
+            webhook_id: WebhookId(Uuid::from_u128(webhook)),
             url: String::new(),
             sealed_secret: None,
             sealed_key: None,
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!([take(2, true), take(2, true)], [true, false], "a failing one gets one");
         let others = (3..=12).filter(|webhook| take(*webhook, false)).count();
         assert_eq!((others, slots.free()), (6, 0));
-        assert_eq!(slots.full(), [Uuid::from_u128(1)]);
+        assert_eq!(slots.full(), [WebhookId(Uuid::from_u128(1))]);
     }
 
     #[test]
@@ -263,7 +263,7 @@ mod tests {
         let [one, two, three] = [1, 2, 3].map(Uuid::from_u128);
         let reservation =
             |batch_id, is_sending| Reservation { batch_id, webhook_id: Uuid::nil(), is_sending };
-        let claim = |batch_id| LiveClaim { batch_id, webhook_id: Uuid::nil() };
+        let claim = |batch_id| LiveClaim { batch_id, webhook_id: WebhookId(Uuid::nil()) };
         let reservations = [reservation(one, true), reservation(two, false)];
         let slots =
             slots_of(Slots::new(limits(20, 3), Vec::new()), &reservations, &[one, two, three].map(claim));

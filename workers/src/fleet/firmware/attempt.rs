@@ -82,7 +82,7 @@ impl Attempt<'_> {
         let failed = self.send("fail", &command).await?;
         if failed && self.has_work(FirmwareWork::Apply) {
             // One that was fetched is fetched again next time; one that was uploaded has another key.
-            self.context.blobs.delete_transfer(self.row.id).await?;
+            self.context.blobs.delete_transfer(self.row.id.0).await?;
         }
         Ok(())
     }
@@ -189,7 +189,7 @@ impl Attempt<'_> {
     /// Returns false if the claim was lost.
     async fn send(&self, what: &str, command: &FirmwareCommand) -> Result<bool, WorkerError> {
         let key = format!("{what} {}", self.claim);
-        let sent = self.context.send_if_still_due::<Firmware>(NAME, self.row.id, &key, command).await?;
+        let sent = self.context.send_if_still_due::<Firmware>(NAME, self.row.id.0, &key, command).await?;
         Ok(sent.is_some())
     }
 }

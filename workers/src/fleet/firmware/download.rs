@@ -70,9 +70,9 @@ async fn download(
     }
     let request = Receive { start: Start::Anew, limit: most, expected_sha256: None, total };
     let body = pin!(answer.into_stream());
-    match context.blobs.receive(&BlobKey::new(row.id, BUNDLE), request, body, |_| {}).await {
+    match context.blobs.receive(&BlobKey::new(row.id.0, BUNDLE), request, body, |_| {}).await {
         Ok(Received::Complete { size: 0, .. }) => Ok(Err("the server sent an empty file".to_owned())),
-        Ok(Received::Complete { size, sha256 }) => Ok(Ok(FirmwareBundle { blob: row.id, size, sha256 })),
+        Ok(Received::Complete { size, sha256 }) => Ok(Ok(FirmwareBundle { blob: row.id.0, size, sha256 })),
         Ok(Received::Partial { .. }) => Ok(Err("the connection broke: try again".to_owned())),
         Err(BlobError::TooLarge { .. }) => Ok(Err(too_large())),
         Err(BlobError::Interrupted { source, .. }) => Ok(Err(match source {

@@ -49,7 +49,7 @@ impl Worker for FirmwareRunner {
         self.failures.report(context, Self::NAME).await?;
         let paused = self.failures.paused();
         let mut deleted = deleted_firmware(&context.pool, BATCH + paused.len() as i64).await?;
-        deleted.retain(|row| !paused.contains(&row.id));
+        deleted.retain(|row| !paused.contains(&row.id.0));
         deleted.truncate(BATCH as usize);
         let work = firmware_at_work(&context.pool).await?;
         if deleted.is_empty() && work.is_none() {
@@ -61,7 +61,7 @@ impl Worker for FirmwareRunner {
         };
         // Before the work: a version that was deleted may be there again.
         for row in &deleted {
-            self.failures.settle(row.id, remove_files(context, &locked, row).await)?;
+            self.failures.settle(row.id.0, remove_files(context, &locked, row).await)?;
         }
         if let Err(error) = locked.sweep() {
             tracing::warn!(%error, "remains of firmware cannot be removed");
@@ -70,7 +70,7 @@ impl Worker for FirmwareRunner {
         let claim = context.clock.new_id();
         let begin = FirmwareCommand::Begin { claim };
         let key = format!("begin {claim}");
-        let (name, id, version) = (Self::NAME, row.id, row.version);
+        let (name, id, version) = (Self::NAME, row.id.0, row.version);
         let begun = context.send_if_unchanged::<Firmware>(name, id, version, &key, &begin).await?;
         // Otherwise the row lags behind the log.
         if begun.is_some() {
@@ -84,7 +84,7 @@ impl Worker for FirmwareRunner {
 
 /// Removes the files of a deleted update.
 async fn remove_files(context: &Context, locked: &Locked, row: &FirmwareRow) -> Result<(), WorkerError> {
-    for blob in [Some(row.id), row.blob_id].into_iter().flatten() {
+    for blob in [Some(row.id.0), row.blob_id].into_iter().flatten() {
         context.blobs.delete_transfer(blob).await?;
     }
     let release: Option<ReleaseVersion> = row.release.parse().ok();
@@ -95,5 +95,5 @@ async fn remove_files(context: &Context, locked: &Locked, row: &FirmwareRow) -> 
     }
     let removed = FirmwareCommand::RecordFilesRemoved;
     let name = FirmwareRunner::NAME;
-    context.send_for_item::<Firmware>(name, row.id, "files removed", &removed).await.map(|_| ())
+    context.send_for_item::<Firmware>(name, row.id.0, "files removed", &removed).await.map(|_| ())
 }
