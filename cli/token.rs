@@ -102,7 +102,7 @@ async fn create(
 async fn list(config: &Config, login: Option<&str>, json: bool) -> anyhow::Result<()> {
     let pool = setup::database(config).await?;
     let user = match login {
-        Some(login) => Some(find(&pool, login).await?.0),
+        Some(login) => Some(find(&pool, login).await?),
         None => None,
     };
     let filter = ApiTokenFilter { user, name: None };

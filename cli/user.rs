@@ -146,11 +146,11 @@ pub(crate) async fn find(pool: &PgPool, login: &str) -> anyhow::Result<UserId> {
 async fn revoke(config: &Config, login: &str, json: bool) -> anyhow::Result<()> {
     let (pool, bus, clock) = (setup::database(config).await?, setup::bus(config).await?, Clock::system());
     let user = find(&pool, login).await?;
-    let sessions = queries::live_sessions_of(&pool, user.0, server_time(&pool, &clock).await?).await?;
+    let sessions = queries::live_sessions_of(&pool, user, server_time(&pool, &clock).await?).await?;
     for session in &sessions {
-        bus.send::<Session>(*session, None, &metadata(&clock), &SessionCommand::End).await?;
+        bus.send::<Session>(session.0, None, &metadata(&clock), &SessionCommand::End).await?;
     }
-    let filter = ApiTokenFilter { user: Some(user.0), name: None };
+    let filter = ApiTokenFilter { user: Some(user), name: None };
     let (tokens, total) =
         queries::api_tokens(&pool, &filter, ListedApiToken::default_order(), Page { limit: MOST, offset: 0 })
             .await?;

@@ -187,7 +187,7 @@ async fn write_presence(
     }
     let noted: Vec<_> = presences
         .iter()
-        .map(|presence| (presence.agent.0, presence.session, presence.silence.as_secs_f64()))
+        .map(|presence| (presence.agent, presence.session, presence.silence.as_secs_f64()))
         .collect();
     queries::note_presences(&database.primary, &noted).await
 }

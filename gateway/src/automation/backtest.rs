@@ -135,7 +135,7 @@ async fn test(
     spec: RuleSpec,
     window: &BacktestIn,
 ) -> Result<BacktestOut, Problem> {
-    let channel = channel_number(&database.primary, spec.channel.0).await?;
+    let channel = channel_number(&database.primary, spec.channel).await?;
     let points = match channel {
         Some(channel) => recorded(&database.primary, channel, (window.from, window.to), MAX_POINTS).await?,
         None => Some(Vec::new()),

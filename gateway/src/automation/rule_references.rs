@@ -33,7 +33,7 @@ pub(super) async fn channel(database: &Database, id: &str) -> Result<ChannelId, 
 pub(super) async fn is_there(
     database: &Database,
     rule: &str,
-    ChannelId(id): ChannelId,
+    id: ChannelId,
     remedy: &str,
 ) -> Result<(), Problem> {
     let known = database.read(|pool| channel_ever(pool, id)).await?;

@@ -122,7 +122,7 @@ async fn find_filtered(
         .iter()
         .enumerate()
         .filter(|(_, channel)| !before.channels.contains(channel))
-        .map(|(place, channel)| (place, channel.0))
+        .map(|(place, channel)| (place, *channel))
         .collect();
     let jobs: Vec<_> =
         named.jobs.iter().copied().enumerate().filter(|(_, job)| !before.jobs.contains(job)).collect();

@@ -94,7 +94,7 @@ async fn event(
         // Somebody made it in this moment.
         Err(rejection) if rejection.code == "event_name_taken" => {
             let found = queries::channel_named(&database.primary, &name).await?;
-            found.map(ChannelId).ok_or_else(|| rejection.into())
+            found.ok_or_else(|| rejection.into())
         }
         Err(rejection) => Err(rejection.into()),
     }

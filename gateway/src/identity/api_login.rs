@@ -79,7 +79,7 @@ pub(crate) async fn me(
     Reader(current): Reader,
 ) -> Result<Json<UserRecordOut>, Problem> {
     let row =
-        queries::user(&database.primary, current.id.0).await?.ok_or_else(|| Problem::not_found("User"))?;
+        queries::user(&database.primary, current.id).await?.ok_or_else(|| Problem::not_found("User"))?;
     Ok(Json(row.into()))
 }
 

@@ -103,7 +103,7 @@ pub(crate) async fn list(
     Params(params): Params<ApiTokenParams>,
 ) -> Result<Json<Page<ApiTokenOut>>, Problem> {
     let page = envelope.page()?;
-    let user = if current.role == Role::Admin { wanted(params.user_public_id) } else { Some(current.id.0) };
+    let user = if current.role == Role::Admin { wanted(params.user_public_id) } else { Some(current.id) };
     let filter = ApiTokenFilter { user, name: params.name };
     let (rows, total) = database.read(|pool| queries::api_tokens(pool, &filter, sort.order(), page)).await?;
     Ok(Json(envelope.envelope(total, rows.into_iter().map(Into::into).collect())))

@@ -152,7 +152,7 @@ pub(crate) async fn change_password(
 ) -> Result<Response, Problem> {
     throttle_account(&services.config, &services.clock, &services.limiter, &current.id.0.to_string())?;
     valid_password("new_password", &change.new_password)?;
-    let row = queries::user(&services.database.primary, current.id.0)
+    let row = queries::user(&services.database.primary, current.id)
         .await?
         .ok_or_else(|| Problem::not_found("User"))?;
     let refused = || Problem::malformed("the current password is not correct");

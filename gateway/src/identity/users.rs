@@ -189,7 +189,7 @@ impl Found for UserRow {
     const KIND: &'static str = "User";
 
     fn query(pool: &PgPool, id: Uuid) -> BoxFuture<'_, Result<Option<Self>, sqlx::Error>> {
-        queries::user(pool, id)
+        queries::user(pool, id.into())
     }
 }
 

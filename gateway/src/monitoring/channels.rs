@@ -260,7 +260,7 @@ pub(crate) fn deletion(values: bool) -> ChannelCommand {
 /// The event that a client calls `id`, deleted or not.
 async fn find_ever(database: &Database, id: &str) -> Result<ChannelRow, Problem> {
     let id = key(ChannelRow::KIND, id)?;
-    let row = database.read(|pool| queries::channel_ever(pool, id)).await?;
+    let row = database.read(|pool| queries::channel_ever(pool, id.into())).await?;
     row.ok_or_else(|| Problem::not_found(ChannelRow::KIND))
 }
 
@@ -268,7 +268,7 @@ impl Found for ChannelRow {
     const KIND: &'static str = "Event";
 
     fn query(pool: &PgPool, id: Uuid) -> BoxFuture<'_, Result<Option<Self>, sqlx::Error>> {
-        queries::channel(pool, id)
+        queries::channel(pool, id.into())
     }
 }
 

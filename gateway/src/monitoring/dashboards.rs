@@ -76,7 +76,7 @@ pub(crate) async fn list(
     let filter = DashboardFilter { name: params.name, is_global: params.is_global };
     let page = envelope.page()?;
     let (rows, total) =
-        database.read(|pool| dashboards::dashboards(pool, user.id.0, &filter, sort.order(), page)).await?;
+        database.read(|pool| dashboards::dashboards(pool, user.id, &filter, sort.order(), page)).await?;
     let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
     let mut widgets = database.read(|pool| dashboards::widgets(pool, &ids)).await?;
     let data = rows.into_iter().map(|row| {

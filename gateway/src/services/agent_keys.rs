@@ -6,7 +6,6 @@ use std::{
 use signalbox_domain::{kernel::AgentId, transfer::AgentRef};
 use signalbox_projections::transfer::queries;
 use sqlx::PgPool;
-use uuid::Uuid;
 
 use crate::http::problem::Problem;
 
@@ -55,7 +54,7 @@ impl Known {
     async fn ids<E>(
         &self,
         numbers: &[i64],
-        look_up: impl AsyncFnOnce(&[i64]) -> Result<Vec<(i64, Uuid)>, E>,
+        look_up: impl AsyncFnOnce(&[i64]) -> Result<Vec<(i64, AgentId)>, E>,
     ) -> Result<HashMap<i64, AgentId>, E> {
         let mut ids: HashMap<_, _> = {
             let known = self.lock();
@@ -65,8 +64,7 @@ impl Known {
         if missing.is_empty() {
             return Ok(ids);
         }
-        let found = look_up(&missing).await?.into_iter().map(|(number, id)| (number, AgentId(id)));
-        let found: Vec<_> = found.collect();
+        let found = look_up(&missing).await?;
         let mut known = self.lock();
         if known.len() + found.len() > self.most {
             known.clear();
@@ -86,10 +84,12 @@ impl Known {
 mod tests {
     use std::convert::Infallible;
 
+    use uuid::Uuid;
+
     use super::*;
 
-    fn agent(number: i64) -> (i64, Uuid) {
-        (number, Uuid::from_u128(number.unsigned_abs().into()))
+    fn agent(number: i64) -> (i64, AgentId) {
+        (number, AgentId(Uuid::from_u128(number.unsigned_abs().into())))
     }
 
     #[tokio::test]
@@ -97,7 +97,7 @@ mod tests {
         let known = Known { ids: Mutex::default(), most: 2 };
         let all = async |missing: &[i64]| Ok::<_, Infallible>(missing.iter().copied().map(agent).collect());
         known.ids(&[1, 2], all).await.unwrap();
-        let expected: HashMap<_, _> = [1, 3].map(agent).map(|(number, id)| (number, AgentId(id))).into();
+        let expected: HashMap<_, _> = [1, 3].map(agent).into();
         // There is no room for the third one, so that the first one is forgotten.
         let only_third = async |missing: &[i64]| {
             assert_eq!(missing, [3]);

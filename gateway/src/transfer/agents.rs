@@ -324,7 +324,7 @@ fn changed_profile(row: AgentRow, changes: AgentChangesIn) -> Result<AgentProfil
 }
 
 async fn in_use(database: &Database, agent: &AgentRow) -> Result<Problem, Problem> {
-    let jobs = database.read(|pool| queries::jobs_of_agent(pool, agent.id.0)).await?;
+    let jobs = database.read(|pool| queries::jobs_of_agent(pool, agent.id)).await?;
     let names = jobs.iter().map(|(number, name)| format!("{number} ({name})")).collect::<Vec<_>>().join(", ");
     let detail = format!("jobs use this agent: {names}; delete or change them first");
     Ok(Problem::new(ProblemKind::Conflict, "agent_in_use", detail))
@@ -337,17 +337,17 @@ async fn find(database: &Database, number: i64) -> Result<AgentRow, Problem> {
 /// The agent `id` that was just written: from the log while the read model does not show it.
 async fn find_written(database: &Database, id: Uuid, unseen: Option<At>) -> Result<AgentRow, Problem> {
     match unseen {
-        None => database.read(|pool| queries::agent_by_id(pool, id)).await?.ok_or_else(missing),
+        None => database.read(|pool| queries::agent_by_id(pool, id.into())).await?.ok_or_else(missing),
         Some(at) => there("Agent", past(&database.primary, id, at).await?),
     }
 }
 
 async fn find_past(database: &Database, number: i64, at: At) -> Result<AgentRow, Problem> {
     let id = match queries::agent(&database.primary, number).await? {
-        Some(row) => row.id.0,
+        Some(row) => row.id,
         None => queries::removed_agent(&database.primary, number).await?.ok_or_else(missing)?,
     };
-    there("Agent", past(&database.primary, id, at).await?)
+    there("Agent", past(&database.primary, id.0, at).await?)
 }
 
 fn missing() -> Problem {

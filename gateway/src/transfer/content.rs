@@ -73,6 +73,6 @@ async fn uploaded(
     name: &str,
     total: u64,
 ) -> Result<Option<TransferFileRow>, Problem> {
-    let file = database.read(|pool| queries::transfer_file(pool, row.id.0, name)).await?;
+    let file = database.read(|pool| queries::transfer_file(pool, row.id, name)).await?;
     Ok(file.filter(|file| u64::try_from(file.size) == Ok(total)))
 }

@@ -52,9 +52,8 @@ async fn try_warn(
     if outcome.map_err(|error| error.to_string())?.position.is_none() {
         return Ok(());
     }
-    let row = queries::agent_by_id(&database.primary, peer.auth.agent.0)
-        .await
-        .map_err(|error| error.to_string())?;
+    let row =
+        queries::agent_by_id(&database.primary, peer.auth.agent).await.map_err(|error| error.to_string())?;
     let name: String = row.map(|row| row.name).unwrap_or_default().chars().take(200).collect();
     let content =
         format!("Two processes use the token of agent '{name}'. Stop one of them, or create another agent.");
@@ -73,14 +72,14 @@ pub(crate) async fn clear(
     bus: &Bus,
     live_agents: &LiveAgents,
 ) -> Result<(), sqlx::Error> {
-    let steady: Vec<_> = live_agents.steady().into_iter().map(|agent| agent.0).collect();
+    let steady: Vec<_> = live_agents.steady();
     if steady.is_empty() {
         return Ok(());
     }
     for agent in queries::warned_agents(&database.primary, &steady).await? {
         let metadata = peer::metadata_of(clock, Actor::system("gateway"));
         let command = AgentCommand::Warn { warning: None };
-        if let Err(error) = bus.send::<Agent>(agent, None, &metadata, &command).await {
+        if let Err(error) = bus.send::<Agent>(agent.0, None, &metadata, &command).await {
             tracing::debug!(%error, "a warning stays for a while");
         }
     }

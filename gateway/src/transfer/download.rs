@@ -90,11 +90,11 @@ pub(crate) async fn download(
             whole_tree(&services.database, &services.blobs, &services.wakeups, work, row, &asked).await
         }
         (false, None) => {
-            let file = queries::transfer_files(&services.database.primary, row.id.0, 1).await?.pop();
+            let file = queries::transfer_files(&services.database.primary, row.id, 1).await?.pop();
             one_file(&services, &peer, work, row, file, &asked).await
         }
         (_, Some(name)) => {
-            let file = queries::transfer_file(&services.database.primary, row.id.0, &name).await?;
+            let file = queries::transfer_file(&services.database.primary, row.id, &name).await?;
             one_file(&services, &peer, work, row, file, &asked).await
         }
     }
@@ -111,7 +111,7 @@ async fn downloadable(
     let mut is_shown = false;
     loop {
         let row =
-            queries::transfer_of_agent(&database.primary, auth.agent.0, number).await?.ok_or_else(missing)?;
+            queries::transfer_of_agent(&database.primary, auth.agent, number).await?.ok_or_else(missing)?;
         match row.phase.known()? {
             // The agent may have been asked before the read model shows it.
             Phase::Queued | Phase::Dispatched | Phase::Uploading if Instant::now() < deadline => {
@@ -218,7 +218,7 @@ async fn whole_tree(
     row: TransferRow,
     asked: &Asked,
 ) -> Result<Response, Problem> {
-    let files = queries::transfer_files(&database.primary, row.id.0, MAX_ENTRIES).await?;
+    let files = queries::transfer_files(&database.primary, row.id, MAX_ENTRIES).await?;
     let tar = tar_stream(blobs.clone(), row.id.0, files);
     let bytes =
         cut_when_stopped(wakeups.clone(), database.primary.clone(), work, None, &row, asked.exchange(), tar);
@@ -285,7 +285,7 @@ fn cut_when_stopped(
     exchange: Option<Exchange>,
     bytes: impl Stream<Item = io::Result<Bytes>> + Send + 'static,
 ) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
-    let id = row.id.0;
+    let id = row.id;
     let stop = async move {
         let _body = body;
         tokio::select! {

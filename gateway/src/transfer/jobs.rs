@@ -137,7 +137,7 @@ pub(crate) async fn list(
     let filter = Filter { status, kind, name, agent: agent_id, ..Filter::default() };
     let page = page.page()?;
     let (rows, total) =
-        database.read(|pool| queries::jobs(pool, user.id.0, &filter, sort.order(), page)).await?;
+        database.read(|pool| queries::jobs(pool, user.id, &filter, sort.order(), page)).await?;
     let rows: Vec<_> = rows.into_iter().map(|row| JobOut::new(row, user.number)).collect();
     Ok(answer::list(total, &rows))
 }
@@ -339,7 +339,7 @@ impl From<RetryIn> for Retry {
 }
 
 pub(super) async fn find(database: &Database, owner: UserId, number: i64) -> Result<JobRow, Problem> {
-    database.read(|pool| queries::job(pool, owner.0, number)).await?.ok_or_else(missing)
+    database.read(|pool| queries::job(pool, owner, number)).await?.ok_or_else(missing)
 }
 
 /// The job `id` that was just written: from the log while the read model does not show it.
@@ -351,14 +351,14 @@ pub(super) async fn find_written(
 ) -> Result<JobRow, Problem> {
     match unseen {
         None => jobs.get(id).await?.ok_or_else(missing),
-        Some(at) => there("Job", past_job(&database.primary, id, at).await?),
+        Some(at) => there("Job", past_job(&database.primary, id.into(), at).await?),
     }
 }
 
 async fn find_past(database: &Database, owner: UserId, number: i64, at: At) -> Result<JobRow, Problem> {
-    let id = match queries::job(&database.primary, owner.0, number).await? {
-        Some(row) => row.id.0,
-        None => queries::removed_job(&database.primary, owner.0, number).await?.ok_or_else(missing)?,
+    let id = match queries::job(&database.primary, owner, number).await? {
+        Some(row) => row.id,
+        None => queries::removed_job(&database.primary, owner, number).await?.ok_or_else(missing)?,
     };
     there("Job", past_job(&database.primary, id, at).await?)
 }

@@ -13,7 +13,7 @@ use axum::{
     http::{HeaderMap, Version, header, request::Parts},
 };
 use signalbox_config::Config;
-use signalbox_domain::transfer::Leg;
+use signalbox_domain::{kernel::TransferId, transfer::Leg};
 use signalbox_projections::transfer::{TransferRow, queries};
 use sqlx::PgPool;
 use tokio::{
@@ -21,7 +21,6 @@ use tokio::{
     time::{Duration, Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
-use uuid::Uuid;
 
 use crate::{
     connections::{Connection, Delivery, Exchange},
@@ -41,7 +40,7 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(super) struct OpenBody {
     pool: PgPool,
-    transfer: Uuid,
+    transfer: TransferId,
     leg: Leg,
     attempt: i32,
     served: Option<Part>,
@@ -60,11 +59,11 @@ impl OpenBody {
     pub(super) async fn begin(pool: &PgPool, row: &TransferRow, leg: Leg) -> Result<Self, Problem> {
         let agent = match leg {
             // An owner has no session.
-            Leg::Upload => row.source_agent_id.map_or(Uuid::nil(), Uuid::from),
-            Leg::Download => row.destination_agent_id.0,
+            Leg::Upload => row.source_agent_id,
+            Leg::Download => Some(row.destination_agent_id),
         };
-        queries::note_body_begun(pool, row.id.0, leg, row.attempts, agent).await?;
-        Ok(Self { pool: pool.clone(), transfer: row.id.0, leg, attempt: row.attempts, served: None })
+        queries::note_body_begun(pool, row.id, leg, row.attempts, agent).await?;
+        Ok(Self { pool: pool.clone(), transfer: row.id, leg, attempt: row.attempts, served: None })
     }
 
     /// Counts what is sent of the file with this digest, from `start` on.
@@ -134,12 +133,12 @@ pub(super) async fn watch_arrival(
     asked: &Asked,
 ) -> Result<Option<Delivery>, Problem> {
     let Some(connection) = asked.direct_connection(config) else { return Ok(None) };
-    let agent = queries::agent_by_id(&database.primary, row.destination_agent_id.0).await?;
+    let agent = queries::agent_by_id(&database.primary, row.destination_agent_id).await?;
     let agent = agent.filter(|agent| agent.capabilities.is_empty() && agent.polls());
     let Some(session) = agent.and_then(|agent| agent.session) else { return Ok(None) };
     let Some(delivery) = connection.follow() else { return Ok(None) };
     let (handed, pool, stop) = (delivery.clone(), database.primary.clone(), stop.clone());
-    let (transfer, attempt, agent) = (row.id.0, row.attempts, row.destination_agent_id.0);
+    let (transfer, attempt, agent) = (row.id, row.attempts, row.destination_agent_id);
     tokio::spawn(async move {
         let arrived = tokio::select! {
             arrived = timeout(ARRIVAL, delivery.arrives()) => arrived.unwrap_or(false),
@@ -170,7 +169,7 @@ pub(super) async fn contradiction(
     let size = row.size.unwrap_or_default();
     let deadline = Instant::now() + NOTED;
     loop {
-        let leg = queries::leg(&database.primary, row.id.0, Leg::Download, row.attempts).await?;
+        let leg = queries::leg(&database.primary, row.id, Leg::Download, row.attempts).await?;
         let served = leg.as_ref().filter(|leg| leg.served_of == row.sha256).map_or(0, |leg| leg.served_to);
         match leg {
             Some(leg) if served >= size && (leg.served_of.is_some() || size == 0) => return Ok(None),

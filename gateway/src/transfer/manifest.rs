@@ -37,10 +37,9 @@ pub(crate) async fn manifest(
     ClientAddress(address): ClientAddress,
     Number(number): Number,
 ) -> Result<Json<ManifestOut>, Problem> {
-    let row =
-        queries::transfer_of_agent(&database.primary, auth.agent.0, number).await?.ok_or_else(missing)?;
+    let row = queries::transfer_of_agent(&database.primary, auth.agent, number).await?.ok_or_else(missing)?;
     // An empty tree has nothing else to download: asking for its list is its beginning.
     begin(&clock, &bus, &Peer { auth, address, transport: TransportMode::Polling }, &row).await?;
-    let files = queries::transfer_files(&database.primary, row.id.0, MAX_ENTRIES).await?;
+    let files = queries::transfer_files(&database.primary, row.id, MAX_ENTRIES).await?;
     Ok(Json(ManifestOut { files: files.into_iter().map(FileOut::from).collect(), sha256: row.sha256 }))
 }

@@ -6,12 +6,11 @@ use serde::Deserialize;
 use serde_json::Value;
 use signalbox_clock::Clock;
 use signalbox_domain::{
-    kernel::{ErrorKind, Sha256Hex, clean_text},
+    kernel::{ErrorKind, Sha256Hex, TransferId, clean_text},
     transfer::{Agent, AgentCommand, AgentSystem, Arrival, Leg, Phase, Transfer, TransferCommand},
 };
 use signalbox_messaging::{Bus, MailMessage, Mailbox, Wakeup};
 use signalbox_projections::transfer::{TransferRow, queries};
-use uuid::Uuid;
 
 use super::{
     legs::contradiction,
@@ -221,10 +220,10 @@ async fn restart_forgotten(
     peer: &Peer,
     active: &HashSet<i64>,
 ) -> Result<(), Problem> {
-    let agent = peer.auth.agent.0;
+    let agent = peer.auth.agent;
     let rows = queries::transfers_at_agent(&database.primary, agent).await?;
     let (named, others): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| active.contains(&row.number));
-    let named: Vec<_> = named.iter().map(|row| row.id.0).collect();
+    let named: Vec<_> = named.iter().map(|row| row.id).collect();
     if !named.is_empty() {
         queries::note_named(&database.primary, agent, &named).await?;
     }
@@ -235,7 +234,7 @@ async fn restart_forgotten(
             peer.auth.number
         );
         let stall = TransferCommand::Stall { attempt: row.attempts.unsigned_abs(), phase, reason };
-        send(clock, bus, peer, row.id.0, &stall).await?;
+        send(clock, bus, peer, row.id, &stall).await?;
     }
     Ok(())
 }
@@ -266,7 +265,7 @@ async fn report_progress(
         total: progress.total_bytes,
         attempt: None,
     };
-    send(clock, bus, peer, row.id.0, &command).await
+    send(clock, bus, peer, row.id, &command).await
 }
 
 async fn report_complete(
@@ -280,19 +279,18 @@ async fn report_complete(
     requests::record_end(&database.primary, peer.auth.agent, row.number, complete.transfer_type).await?;
     let Complete { sha256, files, attempt, transfer_type, .. } = complete;
     if sha256.is_none() && is_download(peer, &row, transfer_type) {
-        let agent = queries::agent_by_id(&database.primary, peer.auth.agent.0).await?;
+        let agent = queries::agent_by_id(&database.primary, peer.auth.agent).await?;
         let promises =
             agent.as_ref().is_some_and(|agent| agent.capabilities.iter().any(|word| word == CHECKSUM));
         if let Some(reason) = contradiction(database, &row, promises).await? {
             let error = format!("Agent '{}' {reason}.", agent.map(|agent| agent.name).unwrap_or_default());
             let command =
                 TransferCommand::ReportError { agent: peer.auth.agent, attempt, error, retryable: true };
-            return send(clock, bus, peer, row.id.0, &command).await;
+            return send(clock, bus, peer, row.id, &command).await;
         }
     }
     let arrival = Arrival { attempt, leg: transfer_type, sha256, files };
-    send(clock, bus, peer, row.id.0, &TransferCommand::ReportComplete { agent: peer.auth.agent, arrival })
-        .await
+    send(clock, bus, peer, row.id, &TransferCommand::ReportComplete { agent: peer.auth.agent, arrival }).await
 }
 
 /// Whether a report of this agent is about the download that is under way.
@@ -313,7 +311,7 @@ async fn report_error(
     requests::record_end(&database.primary, peer.auth.agent, row.number, None).await?;
     let Failure { error, attempt, retryable, .. } = failure;
     let error = if error.trim().is_empty() { "it gave no reason.".to_owned() } else { error };
-    let agent = queries::agent_by_id(&database.primary, peer.auth.agent.0).await?;
+    let agent = queries::agent_by_id(&database.primary, peer.auth.agent).await?;
     // A transfer has two agents, and the message is of a program that does not know its own name.
     let error = format!("Agent '{}': {error}", agent.map(|agent| agent.name).unwrap_or_default());
     let command = TransferCommand::ReportError {
@@ -322,7 +320,7 @@ async fn report_error(
         error,
         retryable: retryable.unwrap_or(true),
     };
-    send(clock, bus, peer, row.id.0, &command).await
+    send(clock, bus, peer, row.id, &command).await
 }
 
 async fn pass_on_echo(bus: &Bus, echo: Echo) -> Result<(), Problem> {
@@ -336,7 +334,7 @@ async fn pass_on_echo(bus: &Bus, echo: Echo) -> Result<(), Problem> {
 
 /// The transfer of a report. Late ones are recorded, also if it was deleted.
 async fn find(database: &Database, peer: &Peer, number: i64) -> Result<Option<TransferRow>, Problem> {
-    Ok(queries::transfer_of_agent_ever(&database.primary, peer.auth.agent.0, number).await?)
+    Ok(queries::transfer_of_agent_ever(&database.primary, peer.auth.agent, number).await?)
 }
 
 /// Sends a command on the agent's behalf. A refusal because of the transfer's state is not the agent's fault.
@@ -344,10 +342,10 @@ async fn send(
     clock: &Clock,
     bus: &Bus,
     peer: &Peer,
-    transfer: Uuid,
+    transfer: TransferId,
     command: &TransferCommand,
 ) -> Result<(), Problem> {
-    match bus.send::<Transfer>(transfer, None, &metadata(clock, peer), command).await {
+    match bus.send::<Transfer>(transfer.0, None, &metadata(clock, peer), command).await {
         Ok(_) => Ok(()),
         Err(rejection) if rejection.kind == ErrorKind::Unavailable => Err(rejection.into()),
         Err(rejection) => {

@@ -138,7 +138,7 @@ pub(crate) async fn poll(
     let seconds = params.timeout.and_then(|text| digits(&text)).filter(|seconds| (1..=120).contains(seconds));
     let work = services.agent_work.begin(&peer.auth);
     let close = session(&services, &peer).await?;
-    queries::note_poll(&services.database.primary, peer.auth.agent.0).await?;
+    queries::note_poll(&services.database.primary, peer.auth.agent).await?;
     let waiting = Waiting::begin(&services, peer.auth.agent);
     if waiting.is_double {
         doubles::warn(&services.database, &services.clock, &services.bus, &services.live_agents, &peer).await;
@@ -212,7 +212,7 @@ async fn open_session(
 /// The agent's session: this gateway's, one that another gateway has begun, or a new one. A poll beside a living
 /// WebSocket leaves that session alone; the mailbox is the same.
 async fn session(services: &TransferServices, peer: &Peer) -> Result<CancellationToken, Problem> {
-    let row = queries::agent_by_id(&services.database.primary, peer.auth.agent.0).await?;
+    let row = queries::agent_by_id(&services.database.primary, peer.auth.agent).await?;
     let row = row.ok_or_else(|| Problem::unauthenticated("invalid agent token"))?;
     let is_by_socket = row.transport_mode.is_some_and(|mode| mode.is(TransportMode::Websocket));
     match (row.session, is_by_socket) {
@@ -261,7 +261,7 @@ async fn wait_for_mail(
         match fetched {
             Ok(mails) if mails.is_empty() => {}
             Ok(mails) => {
-                let row = queries::agent_by_id(&database.primary, agent.0).await?;
+                let row = queries::agent_by_id(&database.primary, agent).await?;
                 let capabilities = row.map(|agent| agent.capabilities).unwrap_or_default();
                 // Messages that are held back stay in the mailbox, which offers them again.
                 let mails = requests::allowed(&database.primary, agent, &capabilities, mails).await?;

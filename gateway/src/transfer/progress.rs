@@ -3,19 +3,18 @@
 
 use signalbox_clock::Clock;
 use signalbox_domain::{
-    kernel::Actor,
+    kernel::{Actor, TransferId},
     transfer::{Leg, Transfer, TransferCommand},
 };
 use signalbox_messaging::Bus;
 use signalbox_projections::transfer::TransferRow;
-use uuid::Uuid;
 
 use super::peer::metadata_of;
 
 /// The leg of a transfer whose bytes are counted.
 #[derive(Clone, Copy)]
 pub(super) struct Counted {
-    transfer: Uuid,
+    transfer: TransferId,
     /// Of which the body is: it may outlive it.
     attempt: u32,
     leg: Leg,
@@ -31,7 +30,7 @@ impl Counted {
             Leg::Download => row.downloaded,
         };
         let attempt = row.attempts.unsigned_abs();
-        Self { transfer: row.id.0, attempt, leg, total, before: before.unsigned_abs() }
+        Self { transfer: row.id, attempt, leg, total, before: before.unsigned_abs() }
     }
 
     /// Notes that a body starts at `offset`. A restart from zero has to be recorded: else its bytes would not count
@@ -47,7 +46,7 @@ impl Counted {
         let Self { leg, total, .. } = *self;
         let command = TransferCommand::Progress { leg, bytes, total, attempt: Some(self.attempt) };
         let metadata = metadata_of(clock, actor.clone());
-        if let Err(error) = bus.send::<Transfer>(self.transfer, None, &metadata, &command).await {
+        if let Err(error) = bus.send::<Transfer>(self.transfer.0, None, &metadata, &command).await {
             tracing::debug!(%error, transfer = %self.transfer, "progress was not noted");
         }
     }

@@ -4,13 +4,15 @@ use axum::{extract::State, http::StatusCode, response::Response};
 use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_database::SharedServerClock;
-use signalbox_domain::transfer::{AgentToken, AgentTokenCommand, NewAgentToken};
+use signalbox_domain::{
+    kernel::AgentTokenId,
+    transfer::{AgentToken, AgentTokenCommand, NewAgentToken},
+};
 use signalbox_projections::{
     register::past,
     transfer::{AgentTokenRow, queries},
 };
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
 use crate::{
     answer,
@@ -113,7 +115,7 @@ pub(crate) async fn create(
     let written = commands.write::<AgentToken>(context.resource, None, &metadata, &command).await?;
     let shown = || async {
         match written.unseen {
-            None => find_by_id(&database, context.resource).await,
+            None => find_by_id(&database, context.resource.into()).await,
             Some(at) => there("Token", past(&database.primary, context.resource, at).await?),
         }
     };
@@ -143,7 +145,7 @@ pub(crate) async fn revoke(
     Ok(answer::deleted(written))
 }
 
-async fn find_by_id(database: &Database, id: Uuid) -> Result<AgentTokenRow, Problem> {
+async fn find_by_id(database: &Database, id: AgentTokenId) -> Result<AgentTokenRow, Problem> {
     database.read(|pool| queries::agent_token_by_id(pool, id)).await?.ok_or_else(missing)
 }
 

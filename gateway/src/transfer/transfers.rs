@@ -4,7 +4,7 @@ use axum::{extract::State, response::Response};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use signalbox_domain::{
-    kernel::UserId,
+    kernel::{TransferId, UserId},
     transfer::{JobType, NewTransfer, Retry, Transfer, TransferCommand, TransferStatus, base_name},
 };
 use signalbox_messaging::{Bus, Wakeup};
@@ -151,8 +151,8 @@ pub(crate) async fn list(
     let filter = Filter { status, kind, name, job: job_id, agent: agent_id, from, to };
     let page = page.page()?;
     let (rows, total) =
-        database.read(|pool| queries::transfers(pool, user.id.0, &filter, sort.order(), page)).await?;
-    let ids: Vec<_> = rows.iter().map(|row| row.id.0).collect();
+        database.read(|pool| queries::transfers(pool, user.id, &filter, sort.order(), page)).await?;
+    let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
     let mut files = database.read(|pool| queries::files_of_transfers(pool, &ids, FILES_IN_LIST)).await?;
     let rows: Vec<_> = rows
         .into_iter()
@@ -195,8 +195,8 @@ pub(crate) async fn get(
     let (version, out) = match at {
         None => show(&database, find(&database, user.id, id).await?, user.number).await?,
         Some(at) => {
-            let row = queries::transfer_ever(&database.primary, user.id.0, id).await?.ok_or_else(missing)?;
-            show_past(&database, row.id.0, at, user.number).await?
+            let row = queries::transfer_ever(&database.primary, user.id, id).await?.ok_or_else(missing)?;
+            show_past(&database, row.id, at, user.number).await?
         }
     };
     Ok(answer::resource(version, &out))
@@ -264,7 +264,7 @@ async fn specify(
 ) -> Result<NewTransfer, Problem> {
     let job = match transfer.job_id {
         Some(number) => {
-            let job = database.read(|pool| queries::job(pool, owner.0, number)).await?;
+            let job = database.read(|pool| queries::job(pool, owner, number)).await?;
             Some(job.ok_or_else(|| Problem::not_found("Job"))?)
         }
         None => None,
@@ -310,13 +310,13 @@ async fn specify(
 
 /// A transfer as clients see it, and its version.
 async fn show(database: &Database, row: TransferRow, user_id: i64) -> Result<(i64, TransferOut), Problem> {
-    let files = database.read(|pool| queries::transfer_files(pool, row.id.0, FILES_OF_ONE)).await?;
+    let files = database.read(|pool| queries::transfer_files(pool, row.id, FILES_OF_ONE)).await?;
     Ok((row.version, TransferOut::new(row, files, user_id)))
 }
 
 async fn show_past(
     database: &Database,
-    id: Uuid,
+    id: TransferId,
     at: At,
     user_id: i64,
 ) -> Result<(i64, TransferOut), Problem> {
@@ -335,12 +335,12 @@ async fn show_written(
 ) -> Result<(i64, TransferOut), Problem> {
     match unseen {
         None => show(database, transfers.get(id).await?.ok_or_else(missing)?, user_id).await,
-        Some(at) => show_past(database, id, at, user_id).await,
+        Some(at) => show_past(database, id.into(), at, user_id).await,
     }
 }
 
 pub(super) async fn find(database: &Database, owner: UserId, number: i64) -> Result<TransferRow, Problem> {
-    database.read(|pool| queries::transfer(pool, owner.0, number)).await?.ok_or_else(missing)
+    database.read(|pool| queries::transfer(pool, owner, number)).await?.ok_or_else(missing)
 }
 
 fn missing() -> Problem {

@@ -16,7 +16,7 @@ use futures::TryStreamExt;
 use serde::{Deserialize, Serialize};
 use signalbox_blob_store::{BlobError, BlobKey, Progress, Receive, Received, Start};
 use signalbox_domain::{
-    kernel::{Actor, Sha256Hex},
+    kernel::{Actor, Sha256Hex, TransferId},
     transfer::{Leg, Phase, StagedFile, Transfer, TransferCommand, TransportMode, check_path},
 };
 use signalbox_messaging::Wakeup;
@@ -27,7 +27,6 @@ use tokio::{
     time::{Instant, interval_at, sleep},
 };
 use utoipa::{IntoParams, ToSchema};
-use uuid::Uuid;
 
 use super::{
     legs::OpenBody,
@@ -200,7 +199,7 @@ impl<'a> Upload<'a> {
         let outcome = tokio::select! {
             outcome = storing => outcome.map_err(|error| self.refuse(error))?,
             () = self.report(&received, offset, total) => return Err(Problem::internal(&"an upload was left alone")),
-            () = stopped(&self.services.wakeups, &self.services.database.primary, self.row.id.0) => return Err(gone()),
+            () = stopped(&self.services.wakeups, &self.services.database.primary, self.row.id) => return Err(gone()),
             () = self.sender.void() => return Err(Work::refusal()),
         };
         match outcome {
@@ -295,7 +294,7 @@ async fn uploadable(
     let mut is_shown = false;
     loop {
         let row =
-            queries::transfer_of_agent(&database.primary, auth.agent.0, number).await?.ok_or_else(missing)?;
+            queries::transfer_of_agent(&database.primary, auth.agent, number).await?.ok_or_else(missing)?;
         if row.source_agent_id != Some(auth.agent) {
             return Err(missing());
         }
@@ -390,24 +389,24 @@ pub(super) fn incomplete(present: u64) -> Response {
 }
 
 /// Waits until transfer `id` is stopped by a user. A wake-up may be lost on its way, so its row is looked at, too.
-pub(super) async fn stopped(wakeups: &broadcast::Sender<Wakeup>, pool: &PgPool, id: Uuid) {
+pub(super) async fn stopped(wakeups: &broadcast::Sender<Wakeup>, pool: &PgPool, id: TransferId) {
     tokio::select! {
         () = heard_of_stop(wakeups.subscribe(), id) => {}
         () = cancelled_in_row(pool, id) => {}
     }
 }
 
-async fn heard_of_stop(mut wakeups: broadcast::Receiver<Wakeup>, id: Uuid) {
+async fn heard_of_stop(mut wakeups: broadcast::Receiver<Wakeup>, id: TransferId) {
     loop {
         match wakeups.recv().await {
-            Ok(Wakeup::TransferStopped { transfer }) if transfer == id => return,
+            Ok(Wakeup::TransferStopped { transfer }) if transfer == id.0 => return,
             Ok(_) | Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return std::future::pending().await,
         }
     }
 }
 
-async fn cancelled_in_row(pool: &PgPool, id: Uuid) {
+async fn cancelled_in_row(pool: &PgPool, id: TransferId) {
     loop {
         sleep(LOOK_AGAIN).await;
         match queries::transfer_is_cancelled(pool, id).await {

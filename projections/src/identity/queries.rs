@@ -4,7 +4,10 @@ use signalbox_boxed::boxed;
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use signalbox_domain::{identity::Role, kernel::UserId};
+use signalbox_domain::{
+    identity::Role,
+    kernel::{SessionId, UserId},
+};
 use signalbox_from_row::FromRow;
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -33,7 +36,7 @@ pub async fn users_by_login(pool: &PgPool, login: &str) -> Result<Vec<UserRow>, 
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn user(pool: &PgPool, id: Uuid) -> Result<Option<UserRow>, sqlx::Error> {
+pub async fn user(pool: &PgPool, id: UserId) -> Result<Option<UserRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.users WHERE id = $1").bind(id).fetch_optional(pool).await
 }
 
@@ -148,7 +151,7 @@ pub struct LiveSession {
 #[boxed]
 pub async fn live_session(
     pool: &PgPool,
-    id: Uuid,
+    id: SessionId,
     now: DateTime<Utc>,
 ) -> Result<Option<LiveSession>, sqlx::Error> {
     sqlx::query_as(
@@ -169,9 +172,9 @@ pub async fn live_session(
 #[boxed]
 pub async fn live_sessions_of(
     pool: &PgPool,
-    user: Uuid,
+    user: UserId,
     now: DateTime<Utc>,
-) -> Result<Vec<Uuid>, sqlx::Error> {
+) -> Result<Vec<SessionId>, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT s.id FROM read.sessions s JOIN read.users u ON u.id = s.user_id
           WHERE u.id = $1 AND s.ended_at IS NULL AND s.expires_at > $2 AND s.position > u.valid_after",
@@ -251,7 +254,7 @@ pub struct ListedApiToken {
 #[derive(Debug, Clone, Default)]
 pub struct ApiTokenFilter {
     /// Only this user's.
-    pub user: Option<Uuid>,
+    pub user: Option<UserId>,
     /// Part of the name, in any case of letters.
     pub name: Option<String>,
 }

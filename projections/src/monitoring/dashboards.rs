@@ -277,7 +277,7 @@ impl Listed for DashboardRow {
 #[boxed]
 pub async fn dashboards(
     pool: &PgPool,
-    user: Uuid,
+    user: UserId,
     filter: &DashboardFilter,
     order: Order,
     page: Page,

@@ -84,7 +84,7 @@ pub struct LogEntryFilter {
     /// Part of the sentence, in any case of letters.
     pub content: Option<String>,
     /// The user concerned, or the author.
-    pub user: Option<Uuid>,
+    pub user: Option<UserId>,
     /// Written at or after.
     pub from: Option<DateTime<Utc>>,
     /// Written before.

@@ -31,7 +31,7 @@ pub struct ChannelFilter {
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn channel(pool: &PgPool, id: Uuid) -> Result<Option<ChannelRow>, sqlx::Error> {
+pub async fn channel(pool: &PgPool, id: ChannelId) -> Result<Option<ChannelRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.channels WHERE id = $1 AND deleted_at IS NULL")
         .bind(id)
         .fetch_optional(pool)
@@ -43,7 +43,7 @@ pub async fn channel(pool: &PgPool, id: Uuid) -> Result<Option<ChannelRow>, sqlx
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn channel_ever(pool: &PgPool, id: Uuid) -> Result<Option<ChannelRow>, sqlx::Error> {
+pub async fn channel_ever(pool: &PgPool, id: ChannelId) -> Result<Option<ChannelRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.channels WHERE id = $1").bind(id).fetch_optional(pool).await
 }
 
@@ -52,7 +52,7 @@ pub async fn channel_ever(pool: &PgPool, id: Uuid) -> Result<Option<ChannelRow>,
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn existing_channels(pool: &PgPool, ids: &[Uuid]) -> Result<Vec<Uuid>, sqlx::Error> {
+pub async fn existing_channels(pool: &PgPool, ids: &[ChannelId]) -> Result<Vec<ChannelId>, sqlx::Error> {
     sqlx::query_scalar("SELECT id FROM read.channels WHERE id = ANY($1::uuid[]) AND deleted_at IS NULL")
         .bind(ids)
         .fetch_all(pool)
@@ -128,7 +128,7 @@ pub async fn channel_names(
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn channel_named(pool: &PgPool, name: &str) -> Result<Option<Uuid>, sqlx::Error> {
+pub async fn channel_named(pool: &PgPool, name: &str) -> Result<Option<ChannelId>, sqlx::Error> {
     sqlx::query_scalar("SELECT id FROM read.channels WHERE name = $1 AND deleted_at IS NULL")
         .bind(name)
         .fetch_optional(pool)
@@ -155,7 +155,7 @@ pub async fn channels_named(pool: &PgPool, names: &[String]) -> Result<HashMap<S
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn channel_number(pool: &PgPool, channel: Uuid) -> Result<Option<i32>, sqlx::Error> {
+pub async fn channel_number(pool: &PgPool, channel: ChannelId) -> Result<Option<i32>, sqlx::Error> {
     sqlx::query_scalar("SELECT number FROM read.channels WHERE id = $1")
         .bind(channel)
         .fetch_optional(pool)

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use signalbox_boxed::boxed;
 use signalbox_domain::{
-    kernel::Decider,
+    kernel::{Decider, JobId, TransferId},
     transfer::{
         Agent, AgentEventKind, AgentToken, AgentTokenEventKind, Job, JobEventKind, Transfer, TransferEvent,
         TransferEventKind,
@@ -117,7 +117,7 @@ impl Resource for TransferRow {
 /// # Errors
 /// [`StateError`].
 #[boxed]
-pub async fn past_job(pool: &PgPool, id: Uuid, at: At) -> Result<Past<JobRow>, StateError> {
+pub async fn past_job(pool: &PgPool, JobId(id): JobId, at: At) -> Result<Past<JobRow>, StateError> {
     let alone = past::<JobRow>(pool, id, at).await?;
     let Past::Present(job) = &alone else { return Ok(alone) };
     let runs = runs(pool, id, at, job.settings.schedule.is_some()).await?;
@@ -193,7 +193,7 @@ fn keep_newest(known: &mut Option<RecordedEvent>, event: RecordedEvent) {
 #[boxed]
 pub async fn past_transfer(
     pool: &PgPool,
-    id: Uuid,
+    TransferId(id): TransferId,
     at: At,
     limit: usize,
 ) -> Result<Past<(TransferRow, Vec<TransferFileRow>)>, StateError> {

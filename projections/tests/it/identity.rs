@@ -32,7 +32,7 @@ async fn session_row(world: &World, id: Uuid) -> Option<SessionRow> {
 }
 
 async fn is_live(world: &World, id: Uuid) -> bool {
-    queries::live_session(world.pool(), id, world.clock.now()).await.unwrap().is_some()
+    queries::live_session(world.pool(), id.into(), world.clock.now()).await.unwrap().is_some()
 }
 
 async fn change(world: &World, user: Uuid, changes: UserChanges) {
@@ -60,7 +60,7 @@ async fn a_user_is_shown_as_it_was_created() {
         created_at: at(0),
         updated_at: at(0),
     };
-    assert_eq!(queries::user(world.pool(), id).await.unwrap(), Some(expected));
+    assert_eq!(queries::user(world.pool(), id.into()).await.unwrap(), Some(expected));
     world.servers.finish().await;
 }
 
@@ -69,7 +69,7 @@ async fn changes_of_a_user_are_shown_and_nothing_else_changes() {
     let world = World::start().await;
     let id = world.writer.user(7, "Ada", Role::Operator).await;
     world.fold().await;
-    let before = queries::user(world.pool(), id).await.unwrap().unwrap();
+    let before = queries::user(world.pool(), id.into()).await.unwrap().unwrap();
     world.go_to(60);
     let changes = UserChanges {
         email: Some("countess@example.org".into()),
@@ -86,7 +86,7 @@ async fn changes_of_a_user_are_shown_and_nothing_else_changes() {
         updated_at: at(60),
         ..before
     };
-    assert_eq!(queries::user(world.pool(), id).await.unwrap(), Some(expected));
+    assert_eq!(queries::user(world.pool(), id.into()).await.unwrap(), Some(expected));
     world.servers.finish().await;
 }
 
@@ -163,7 +163,7 @@ async fn a_deleted_user_is_gone_with_its_sessions() {
     let (of_ada, of_bob) = (session(&world, ada).await, session(&world, bob).await);
     world.writer.run::<User>(ada, UserCommand::Delete).await;
     world.fold().await;
-    assert_eq!(queries::user(world.pool(), ada).await.unwrap(), None);
+    assert_eq!(queries::user(world.pool(), ada.into()).await.unwrap(), None);
     assert_eq!(session_row(&world, of_ada).await, None);
     assert!(is_live(&world, of_bob).await);
     world.servers.finish().await;

@@ -91,10 +91,15 @@ async fn the_widgets_of_a_deleted_dashboard_are_gone() {
     assert!(dashboards::dashboard(world.pool(), kept).await.unwrap().is_some());
     assert_eq!((widgets(&world, gone).await.len(), widgets(&world, kept).await.len()), (0, 1));
     let filter = DashboardFilter::default();
-    let (seen, total) =
-        dashboards::dashboards(world.pool(), Uuid::nil(), &filter, DashboardRow::default_order(), PAGE)
-            .await
-            .unwrap();
+    let (seen, total) = dashboards::dashboards(
+        world.pool(),
+        Uuid::nil().into(),
+        &filter,
+        DashboardRow::default_order(),
+        PAGE,
+    )
+    .await
+    .unwrap();
     assert_eq!((seen.len(), seen[0].id, total), (1, kept, 1));
     world.servers.finish().await;
 }
@@ -107,7 +112,7 @@ async fn only_the_owner_sees_what_is_not_global() {
     let seen = async |user: Uuid| -> Vec<Uuid> {
         let filter = DashboardFilter::default();
         let (rows, total) =
-            dashboards::dashboards(world.pool(), user, &filter, DashboardRow::default_order(), PAGE)
+            dashboards::dashboards(world.pool(), user.into(), &filter, DashboardRow::default_order(), PAGE)
                 .await
                 .unwrap();
         assert_eq!(total, rows.len() as i64);
@@ -188,7 +193,7 @@ async fn log_entries_are_found_by_all_that_is_said_of_them() {
         (LogEntryFilter { status: Some("read"), ..any() }, vec![press]),
         (LogEntryFilter { source: Some("press".to_owned()), ..any() }, vec![press]),
         (LogEntryFilter { content: Some("OF B".to_owned()), ..any() }, vec![boiler]),
-        (LogEntryFilter { user: Some(owner), ..any() }, vec![press]),
+        (LogEntryFilter { user: Some(owner.into()), ..any() }, vec![press]),
         (LogEntryFilter { from: Some(at(20)), ..any() }, vec![boiler]),
         (LogEntryFilter { to: Some(at(20)), ..any() }, vec![press]),
     ] {

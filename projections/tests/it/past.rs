@@ -26,7 +26,7 @@ async fn a_job_was_due_and_had_run_as_its_transfers_say() {
     let mut seen: Vec<(At, Option<JobRow>)> = Vec::new();
     let mut note = async || {
         let at = now(&world).await;
-        seen.push((at, queries::job_by_id(world.pool(), job.id.0).await.unwrap()));
+        seen.push((at, queries::job_by_id(world.pool(), job.id).await.unwrap()));
     };
     note().await;
     world.go_to(600);
@@ -51,10 +51,10 @@ async fn a_job_was_due_and_had_run_as_its_transfers_say() {
     note().await;
     assert_eq!(seen[2].1.as_ref().unwrap().next_run, Some(at(1200)));
     for (at, row) in seen {
-        let then = past_job(world.pool(), job.id.0, at).await.unwrap();
+        let then = past_job(world.pool(), job.id, at).await.unwrap();
         assert_eq!(then, row.map_or(Past::Deleted, Past::Present), "{at:?}");
     }
-    let never = past_job(world.pool(), Uuid::nil(), now(&world).await).await.unwrap();
+    let never = past_job(world.pool(), Uuid::nil().into(), now(&world).await).await.unwrap();
     assert_eq!(never, Past::Unknown);
     world.servers.finish().await;
 }
@@ -79,12 +79,12 @@ async fn an_agent_had_come_and_gone() {
         leave(3),
     ] {
         let before = now(&world).await;
-        seen.push((before, queries::agent_by_id(world.pool(), agent).await.unwrap().unwrap()));
+        seen.push((before, queries::agent_by_id(world.pool(), agent.into()).await.unwrap().unwrap()));
         world.go_to(10 * seen.len() as i64);
         world.writer.run::<Agent>(agent, command).await;
     }
     let last = now(&world).await;
-    seen.push((last, queries::agent_by_id(world.pool(), agent).await.unwrap().unwrap()));
+    seen.push((last, queries::agent_by_id(world.pool(), agent.into()).await.unwrap().unwrap()));
     for (at, row) in seen {
         assert_eq!(past::<AgentRow>(world.pool(), agent, at).await.unwrap(), Past::Present(row), "{at:?}");
     }

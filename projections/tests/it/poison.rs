@@ -80,7 +80,7 @@ async fn rename(world: &World, user: Uuid, name: &str) {
 }
 
 async fn name_of(world: &World, user: Uuid) -> String {
-    queries::user(world.pool(), user).await.unwrap().unwrap().username
+    queries::user(world.pool(), user.into()).await.unwrap().unwrap().username
 }
 
 #[tokio::test]
@@ -92,9 +92,9 @@ async fn an_undecodable_event_holds_only_its_own_stream() {
     change(&world, ada, 3, "user_email_changed", r#""from": "a@b.c", "to": "x@y.z""#).await;
     world.fold().await;
     assert_eq!(set_aside(&world).await, [("identity".to_owned(), position, 2)]);
-    let shown = queries::user(world.pool(), ada).await.unwrap().unwrap();
+    let shown = queries::user(world.pool(), ada.into()).await.unwrap().unwrap();
     assert_eq!((shown.username.as_str(), shown.email.as_str()), ("ada", "ada@Example.org"));
-    assert!(queries::user(world.pool(), bob).await.unwrap().is_some());
+    assert!(queries::user(world.pool(), bob.into()).await.unwrap().is_some());
     assert_eq!(checkpoint(world.pool(), "identity").await.unwrap(), 4);
     assert_eq!(parts(&world).await, ["projection.identity.events"]);
     // A later event of the stream waits too.
@@ -118,7 +118,7 @@ async fn an_event_that_cannot_be_read_as_a_row_holds_only_its_own_stream() {
     world.fold().await;
     let expected = [("identity".to_owned(), position, 1), ("identity".to_owned(), deep, 1)];
     assert_eq!(set_aside(&world).await, expected);
-    assert!(queries::user(world.pool(), bob).await.unwrap().is_some());
+    assert!(queries::user(world.pool(), bob.into()).await.unwrap().is_some());
 }
 
 #[tokio::test]
@@ -243,7 +243,7 @@ async fn a_rebuild_sets_the_same_streams_aside_or_applies_them_again() {
     assert_eq!(report.set_aside.iter().map(|poison| poison.key.position).collect::<Vec<_>>(), [position]);
     assert_eq!(set_aside(&world).await, [("identity".to_owned(), position, 2)]);
     assert_eq!(name_of(&world, bob).await, "unlucky");
-    let shown = queries::user(world.pool(), ada).await.unwrap().unwrap();
+    let shown = queries::user(world.pool(), ada.into()).await.unwrap().unwrap();
     assert_eq!((shown.username.as_str(), shown.role.as_str()), ("ada", "viewer"));
     assert_eq!(compare::<IdentityProjection>(world.pool()).await.unwrap().differences, 0);
 }
@@ -295,10 +295,10 @@ async fn what_a_waiting_stream_withdraws_is_withdrawn() {
     let (first, kind) = session(1);
     append(&world, kind, &first.to_string(), 2, "session_ended", r#"{"type": "nonsense"}"#).await;
     world.fold().await;
-    let shown = queries::user(world.pool(), ada).await.unwrap().unwrap();
+    let shown = queries::user(world.pool(), ada.into()).await.unwrap().unwrap();
     assert_eq!((shown.role.as_str(), shown.password_hash.as_str()), ("viewer", "$new"));
     assert_eq!((shown.valid_after, shown.username.as_str()), (changed, "ada"));
-    assert!(queries::user(world.pool(), bob).await.unwrap().is_none());
+    assert!(queries::user(world.pool(), bob.into()).await.unwrap().is_none());
     let sessions: Vec<(Uuid, bool)> = sqlx::query_as("SELECT id, ended_at IS NOT NULL FROM read.sessions")
         .fetch_all(world.pool())
         .await
@@ -357,7 +357,7 @@ async fn a_file_name_that_is_too_long_for_an_index_is_shown() {
         world.fold().await;
     }
     assert_eq!(set_aside(&world).await, []);
-    let shown = transfers::transfer_file(world.pool(), id, &name).await.unwrap().unwrap();
+    let shown = transfers::transfer_file(world.pool(), id.into(), &name).await.unwrap().unwrap();
     assert_eq!((shown.size, shown.name == name), (2, true));
     let report = rebuild::<TransferProjection>(world.pool()).await.unwrap();
     assert_eq!(report.differences, 0, "{report:?}");
@@ -414,7 +414,7 @@ async fn what_a_retry_has_applied_stays_when_it_fails_later() {
     let stream = set_aside_streams(world.pool(), None).await.unwrap().remove(0);
     assert_eq!((stream.sequence, stream.waiting), (2, 602));
     assert!(retry::<IdentityProjection>(world.pool(), &stream).await.is_err());
-    let email = async || queries::user(world.pool(), ada).await.unwrap().unwrap().email;
+    let email = async || queries::user(world.pool(), ada.into()).await.unwrap().unwrap().email;
     assert_eq!(email().await, "501@example.org");
     let rest = set_aside_streams(world.pool(), None).await.unwrap().remove(0);
     assert_eq!((rest.sequence, rest.waiting, rest.attempts), (502, 102, 1));
@@ -443,7 +443,7 @@ async fn an_event_that_exceeds_the_time_limit_again_and_again_is_reported() {
     eventually(seconds(30), reported).await;
     // Other streams continue.
     let bob = world.writer.user(2, "bob", Role::Viewer).await;
-    eventually(seconds(30), async || queries::user(world.pool(), bob).await.unwrap().is_some()).await;
+    eventually(seconds(30), async || queries::user(world.pool(), bob.into()).await.unwrap().is_some()).await;
     stop.cancel();
     running.await.unwrap();
 }

@@ -42,10 +42,10 @@ async fn agents_are_found_by_number_key_and_filter() {
     world.fold().await;
     let pool = world.pool();
     assert_eq!(transfer::agent(pool, 1).await.unwrap().unwrap().id, press.id);
-    assert_eq!(transfer::agent_by_id(pool, store.id.0).await.unwrap().unwrap().number, 2);
+    assert_eq!(transfer::agent_by_id(pool, store.id).await.unwrap().unwrap().number, 2);
     let mut keys = transfer::agent_keys(pool, &[2, 1, 9]).await.unwrap();
     keys.sort();
-    assert_eq!(keys, [(1, press.id.0), (2, store.id.0)]);
+    assert_eq!(keys, [(1, press.id), (2, store.id)]);
     let named = |name: &str| Filter { name: Some(name.to_owned()), ..Filter::default() };
     let online = Filter { status: Some("online".into()), kind: Some("server".into()), ..Filter::default() };
     for (filter, expected) in
@@ -77,7 +77,7 @@ async fn presence_is_noted_for_present_sessions_only() {
     world.fold().await;
     let pool = world.pool();
     let (heard, late) =
-        ([(store.id.0, STRANGER, 5.0), (press.id.0, STRANGER, 5.0)], [(store.id.0, STRANGER, 60.0)]);
+        ([(store.id, STRANGER, 5.0), (press.id, STRANGER, 5.0)], [(store.id, STRANGER, 60.0)]);
     transfer::note_presences(pool, &heard).await.unwrap();
     transfer::note_presences(pool, &late).await.unwrap();
     let noted = "SELECT agent_id, last_seen > now() - interval '30 s' FROM ops.agent_presence";
@@ -97,13 +97,13 @@ async fn presence_of_the_present_session_counts_as_a_sign_of_life() {
     note_presence(&world, press, session, 50).await;
     note_presence(&world, store, STRANGER, 50).await;
     let pool = world.pool();
-    assert_eq!(transfer::agent_by_id(pool, press.id.0).await.unwrap().unwrap().last_seen, Some(at(50)));
-    assert_eq!(transfer::agent_by_id(pool, store.id.0).await.unwrap().unwrap().last_seen, Some(at(0)));
-    assert!(transfer::warned_agents(pool, &[press.id.0, store.id.0]).await.unwrap().is_empty());
+    assert_eq!(transfer::agent_by_id(pool, press.id).await.unwrap().unwrap().last_seen, Some(at(50)));
+    assert_eq!(transfer::agent_by_id(pool, store.id).await.unwrap().unwrap().last_seen, Some(at(0)));
+    assert!(transfer::warned_agents(pool, &[press.id, store.id]).await.unwrap().is_empty());
     // By the database's clock, independent of the events.
     for (age, silent) in [
-        (0, vec![(store.id.0, session, false)]),
-        (46, vec![(press.id.0, session, true), (store.id.0, session, false)]),
+        (0, vec![(store.id, session, false)]),
+        (46, vec![(press.id, session, true), (store.id, session, false)]),
     ] {
         sqlx::query("UPDATE ops.agent_presence SET last_seen = now() - make_interval(secs => $1)")
             .bind(f64::from(age))
@@ -127,11 +127,11 @@ async fn an_absence_is_found_until_it_is_recorded_or_over() {
         world.writer.run::<Agent>(agent.id.0, disconnect).await;
     }
     world.fold().await;
-    let [press, store] = agents.map(|agent| agent.id.0);
+    let [press, store] = agents.map(|agent| agent.id);
     let absent = async |second| transfer::absent_agents(world.pool(), at(second)).await.unwrap();
     assert_eq!(absent(0).await, []);
     assert_eq!(absent(2).await, [(press, at(1)), (store, at(2))]);
-    world.writer.run::<Agent>(press, AgentCommand::ReportAbsence { since: at(1) }).await;
+    world.writer.run::<Agent>(press.0, AgentCommand::ReportAbsence { since: at(1) }).await;
     world.fold().await;
     assert_eq!(absent(2).await, [(store, at(2))]);
     connect(&world, agents[1], STRANGER).await;
@@ -169,7 +169,7 @@ async fn tokens_are_found_until_they_expire() {
         1
     );
     assert_eq!(transfer::agent_token(pool, 2).await.unwrap().unwrap().id.0, expiring);
-    assert_eq!(transfer::agent_token_by_id(pool, lasting).await.unwrap().unwrap().number, 1);
+    assert_eq!(transfer::agent_token_by_id(pool, lasting.into()).await.unwrap().unwrap().number, 1);
     let secret = digest(2).to_string();
     assert!(transfer::live_agent_token(pool, &secret, at(59)).await.unwrap().is_some());
     assert!(transfer::live_agent_token(pool, &secret, at(60)).await.unwrap().is_none());
@@ -194,10 +194,10 @@ async fn jobs_are_found_by_their_owner_alone() {
     let (job, [press, _]) = job(&world).await;
     world.fold().await;
     let pool = world.pool();
-    assert_eq!(transfer::job(pool, OWNER.0, 5).await.unwrap().unwrap().id, job.id);
-    assert_eq!(transfer::job(pool, STRANGER, 5).await.unwrap(), None);
-    assert_eq!(transfer::job_by_id(pool, job.id.0).await.unwrap().unwrap().number, 5);
-    assert_eq!(transfer::jobs_of_agent(pool, press.id.0).await.unwrap(), [(5, "Nightly".to_owned())]);
+    assert_eq!(transfer::job(pool, OWNER, 5).await.unwrap().unwrap().id, job.id);
+    assert_eq!(transfer::job(pool, STRANGER.into(), 5).await.unwrap(), None);
+    assert_eq!(transfer::job_by_id(pool, job.id).await.unwrap().unwrap().number, 5);
+    assert_eq!(transfer::jobs_of_agent(pool, press.id).await.unwrap(), [(5, "Nightly".to_owned())]);
     let full = Filter {
         status: Some("active".into()),
         kind: Some("push".into()),
@@ -215,7 +215,7 @@ async fn jobs_are_found_by_their_owner_alone() {
         (STRANGER, Filter::default(), 0),
     ] {
         let (rows, counted) =
-            transfer::jobs(pool, owner, &filter, JobRow::default_order(), ALL).await.unwrap();
+            transfer::jobs(pool, owner.into(), &filter, JobRow::default_order(), ALL).await.unwrap();
         assert_eq!((rows.len() as i64, counted), (count, count), "{filter:?}");
     }
     world.servers.finish().await;
@@ -229,7 +229,7 @@ async fn a_word_of_a_newer_version_fails_no_list_and_stays_in_its_row() {
     let pool = world.pool();
     sqlx::query("UPDATE read.jobs SET overlap = 'replace'").execute(pool).await.unwrap();
     let (rows, total) =
-        transfer::jobs(pool, OWNER.0, &Filter::default(), JobRow::default_order(), ALL).await.unwrap();
+        transfer::jobs(pool, OWNER, &Filter::default(), JobRow::default_order(), ALL).await.unwrap();
     assert_eq!((rows[0].settings.overlap.as_str(), total), ("replace", 1));
     let unknown = rows[0].settings.to_spec().unwrap_err().to_string();
     assert!(unknown.contains("Overlap") && unknown.contains("\"replace\""), "{unknown}");
@@ -237,7 +237,7 @@ async fn a_word_of_a_newer_version_fails_no_list_and_stays_in_its_row() {
     let skip = JobCommand::SkipFiring { scheduled_for: at(600), reason: SkipReason::TooLate };
     world.writer.run::<Job>(job.id.0, skip).await;
     world.fold().await;
-    let row = transfer::job_by_id(pool, job.id.0).await.unwrap().unwrap();
+    let row = transfer::job_by_id(pool, job.id).await.unwrap().unwrap();
     assert_eq!((row.version, row.settings.overlap.as_str()), (2, "replace"));
     world.servers.finish().await;
 }
@@ -250,15 +250,15 @@ async fn due_jobs_are_found_when_their_time_has_come() {
     let pool = world.pool();
     assert_eq!(transfer::due_jobs(pool, at(599), 10).await.unwrap(), []);
     assert_eq!(transfer::due_jobs(pool, at(600), 10).await.unwrap()[0].id, job.id);
-    let is_busy = async |except| transfer::job_is_busy(pool, job.id.0, except).await.unwrap();
-    assert!(!is_busy(STRANGER).await);
+    let is_busy = async |except| transfer::job_is_busy(pool, job.id, except).await.unwrap();
+    assert!(!is_busy(STRANGER.into()).await);
     let id = world.writer.transfer(new_transfer(1, Some(job), &spec("Nightly", agents[0], agents[1]))).await;
     world.fold().await;
-    assert!(is_busy(STRANGER).await);
-    assert!(!is_busy(id).await, "by no other one");
+    assert!(is_busy(STRANGER.into()).await);
+    assert!(!is_busy(id.into()).await, "by no other one");
     world.writer.run::<Transfer>(id, TransferCommand::Cancel).await;
     world.fold().await;
-    assert!(!is_busy(STRANGER).await);
+    assert!(!is_busy(STRANGER.into()).await);
     world.servers.finish().await;
 }
 
@@ -284,22 +284,22 @@ async fn transfers_are_found_by_their_owner_and_their_agents() {
     let ([queued, dispatched], [press, store]) = two_transfers(&world).await;
     world.fold().await;
     let pool = world.pool();
-    assert_eq!(transfer::transfer(pool, OWNER.0, 1).await.unwrap().unwrap().id.0, queued);
-    assert_eq!(transfer::transfer(pool, STRANGER, 1).await.unwrap(), None);
-    assert_eq!(transfer::transfer_ever(pool, OWNER.0, 1).await.unwrap().unwrap().id.0, queued);
+    assert_eq!(transfer::transfer(pool, OWNER, 1).await.unwrap().unwrap().id.0, queued);
+    assert_eq!(transfer::transfer(pool, STRANGER.into(), 1).await.unwrap(), None);
+    assert_eq!(transfer::transfer_ever(pool, OWNER, 1).await.unwrap().unwrap().id.0, queued);
     for agent in [press, store] {
-        assert!(transfer::transfer_of_agent(pool, agent.id.0, 2).await.unwrap().is_some());
-        assert!(transfer::transfer_of_agent_ever(pool, agent.id.0, 2).await.unwrap().is_some());
+        assert!(transfer::transfer_of_agent(pool, agent.id, 2).await.unwrap().is_some());
+        assert!(transfer::transfer_of_agent_ever(pool, agent.id, 2).await.unwrap().is_some());
     }
-    assert_eq!(transfer::transfer_of_agent(pool, STRANGER, 2).await.unwrap(), None);
-    let at_press = transfer::transfers_at_agent(pool, press.id.0).await.unwrap();
+    assert_eq!(transfer::transfer_of_agent(pool, STRANGER.into(), 2).await.unwrap(), None);
+    let at_press = transfer::transfers_at_agent(pool, press.id).await.unwrap();
     let versions = transfer::versions_in(pool, &["queued", "dispatched", "uploading"]).await.unwrap();
     let ids: Vec<_> = versions.iter().map(|(id, _)| *id).collect();
     assert_eq!(transfer::transfers_by_id(pool, &ids).await.unwrap().len(), versions.len());
     assert_eq!(at_press.iter().map(|row| row.id.0).collect::<Vec<_>>(), [dispatched]);
-    assert_eq!(transfer::transfers_at_agent(pool, store.id.0).await.unwrap(), []);
-    assert_eq!(transfer::transfer_by_id(pool, dispatched).await.unwrap().unwrap().number, 2);
-    assert!(!transfer::transfer_is_cancelled(pool, dispatched).await.unwrap());
+    assert_eq!(transfer::transfers_at_agent(pool, store.id).await.unwrap(), []);
+    assert_eq!(transfer::transfer_by_id(pool, dispatched.into()).await.unwrap().unwrap().number, 2);
+    assert!(!transfer::transfer_is_cancelled(pool, dispatched.into()).await.unwrap());
     let of_job = Filter { job: Some(5), ..Filter::default() };
     let full = Filter {
         status: Some("pending".into()),
@@ -312,7 +312,7 @@ async fn transfers_are_found_by_their_owner_and_their_agents() {
     };
     for (filter, expected) in [(Filter::default(), vec![2, 1]), (of_job, vec![1]), (full, vec![2])] {
         let (rows, count) =
-            transfer::transfers(pool, OWNER.0, &filter, TransferRow::default_order(), ALL).await.unwrap();
+            transfer::transfers(pool, OWNER, &filter, TransferRow::default_order(), ALL).await.unwrap();
         assert_eq!(rows.iter().map(|row| row.number).collect::<Vec<_>>(), expected, "{filter:?}");
         assert_eq!(count, expected.len() as i64);
     }
@@ -328,10 +328,10 @@ async fn work_on_transfers_is_found_by_phase_and_time() {
     let waiting = transfer::due_transfers(pool, at(0), 10).await.unwrap();
     assert_eq!(waiting.iter().map(|row| row.id.0).collect::<Vec<_>>(), [queued]);
     let phases = ["dispatched", "uploading"];
-    let idle = transfer::idle_transfers(pool, &phases, at(0), Uuid::nil(), 10).await.unwrap();
+    let idle = transfer::idle_transfers(pool, &phases, at(0), Uuid::nil().into(), 10).await.unwrap();
     assert_eq!(idle.iter().map(|row| row.id.0).collect::<Vec<_>>(), [dispatched]);
-    assert_eq!(transfer::idle_transfers(pool, &phases, at(-1), Uuid::nil(), 10).await.unwrap(), []);
-    assert_eq!(transfer::idle_transfers(pool, &phases, at(0), dispatched, 10).await.unwrap(), []);
+    assert_eq!(transfer::idle_transfers(pool, &phases, at(-1), Uuid::nil().into(), 10).await.unwrap(), []);
+    assert_eq!(transfer::idle_transfers(pool, &phases, at(0), dispatched.into(), 10).await.unwrap(), []);
 
     world.writer.run::<Transfer>(queued, TransferCommand::Fail { reason: "no".to_owned() }).await;
     world.writer.run::<Transfer>(dispatched, TransferCommand::Cancel).await;
@@ -389,12 +389,15 @@ async fn staged_entries_are_sorted_by_the_bytes_of_their_names() {
     let names = |files: Vec<signalbox_projections::transfer::TransferFileRow>| -> Vec<String> {
         files.into_iter().map(|file| file.name).collect()
     };
-    assert_eq!(names(transfer::transfer_files(pool, tree, 10).await.unwrap()), sorted);
-    assert_eq!(names(transfer::transfer_files(pool, tree, 2).await.unwrap()), sorted[..2]);
-    assert_eq!(names(transfer::files_of_transfers(pool, &[tree, STRANGER], 3).await.unwrap()), sorted[..3]);
-    let entry = transfer::transfer_file(pool, tree, "a/x").await.unwrap().unwrap();
+    assert_eq!(names(transfer::transfer_files(pool, tree.into(), 10).await.unwrap()), sorted);
+    assert_eq!(names(transfer::transfer_files(pool, tree.into(), 2).await.unwrap()), sorted[..2]);
+    assert_eq!(
+        names(transfer::files_of_transfers(pool, &[tree.into(), STRANGER.into()], 3).await.unwrap()),
+        sorted[..3]
+    );
+    let entry = transfer::transfer_file(pool, tree.into(), "a/x").await.unwrap().unwrap();
     assert_eq!((entry.size, entry.sha256), (7, digest(7).to_string()));
-    assert_eq!(transfer::transfer_file(pool, tree, "x").await.unwrap(), None);
+    assert_eq!(transfer::transfer_file(pool, tree.into(), "x").await.unwrap(), None);
     world.servers.finish().await;
 }
 
@@ -404,16 +407,16 @@ async fn what_is_gone_is_found_by_the_number_that_it_had() {
     let (job, [press, _]) = job(&world).await;
     world.fold().await;
     let pool = world.pool();
-    assert_eq!(transfer::removed_job(pool, OWNER.0, 5).await.unwrap(), None);
+    assert_eq!(transfer::removed_job(pool, OWNER, 5).await.unwrap(), None);
     assert_eq!(transfer::existing_jobs(pool, &[5, 6]).await.unwrap(), [5]);
     assert_eq!(transfer::removed_agent(pool, press.number).await.unwrap(), None);
     world.writer.run::<Job>(job.id.0, JobCommand::Delete).await;
     world.writer.run::<Agent>(press.id.0, AgentCommand::Delete).await;
     world.fold().await;
-    assert_eq!(transfer::removed_job(pool, OWNER.0, 5).await.unwrap(), Some(job.id.0));
+    assert_eq!(transfer::removed_job(pool, OWNER, 5).await.unwrap(), Some(job.id));
     assert!(transfer::existing_jobs(pool, &[5]).await.unwrap().is_empty());
-    assert_eq!(transfer::removed_job(pool, STRANGER, 5).await.unwrap(), None);
-    assert_eq!(transfer::removed_agent(pool, press.number).await.unwrap(), Some(press.id.0));
+    assert_eq!(transfer::removed_job(pool, STRANGER.into(), 5).await.unwrap(), None);
+    assert_eq!(transfer::removed_agent(pool, press.number).await.unwrap(), Some(press.id));
     world.servers.finish().await;
 }
 

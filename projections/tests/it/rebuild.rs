@@ -210,7 +210,7 @@ async fn two_rebuilds_at_once_come_one_after_the_other() {
 async fn read_on(world_pool: sqlx::PgPool, stop: CancellationToken) {
     while !stop.is_cancelled() {
         let now = chrono::DateTime::UNIX_EPOCH;
-        queries::live_session(&world_pool, uuid::Uuid::nil(), now).await.unwrap();
+        queries::live_session(&world_pool, uuid::Uuid::nil().into(), now).await.unwrap();
         queries::users(
             &world_pool,
             &UserFilter::default(),

@@ -71,7 +71,7 @@ async fn a_runner_continues_where_the_last_one_stopped() {
     world.writer.user(2, "bob", Role::Viewer).await;
     let mut next = world.runner::<IdentityProjection>().await;
     assert_eq!(next.step().await.unwrap(), 1);
-    assert_eq!(queries::user(world.pool(), id).await.unwrap().unwrap().version, 1);
+    assert_eq!(queries::user(world.pool(), id.into()).await.unwrap().unwrap().version, 1);
     world.fold().await;
     world.servers.finish().await;
 }
@@ -182,7 +182,7 @@ async fn a_runner_survives_the_loss_of_its_connections() {
     });
     let user = user.await;
     eventually(seconds(10), async || {
-        queries::user(world.pool(), user).await.is_ok_and(|user| user.is_some())
+        queries::user(world.pool(), user.into()).await.is_ok_and(|user| user.is_some())
     })
     .await;
     stop.cancel();

@@ -14,17 +14,17 @@ const SESSION: Uuid = Uuid::from_u128(5);
 
 async fn agent_row(world: &World, id: Uuid) -> AgentRow {
     world.fold().await;
-    queries::agent_by_id(world.pool(), id).await.unwrap().unwrap()
+    queries::agent_by_id(world.pool(), id.into()).await.unwrap().unwrap()
 }
 
 async fn job_row(world: &World, job: JobRef) -> JobRow {
     world.fold().await;
-    queries::job_by_id(world.pool(), job.id.0).await.unwrap().unwrap()
+    queries::job_by_id(world.pool(), job.id).await.unwrap().unwrap()
 }
 
 async fn transfer_row(world: &World, id: Uuid) -> TransferRow {
     world.fold().await;
-    queries::transfer_by_id(world.pool(), id).await.unwrap().unwrap()
+    queries::transfer_by_id(world.pool(), id.into()).await.unwrap().unwrap()
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn a_deleted_agent_is_gone_with_its_tokens() {
     world.writer.run::<AgentToken>(Uuid::from_u128(3), AgentTokenCommand::Revoke).await;
     world.writer.run::<Agent>(press.id.0, AgentCommand::Delete).await;
     world.fold().await;
-    assert_eq!(queries::agent_by_id(world.pool(), press.id.0).await.unwrap(), None);
+    assert_eq!(queries::agent_by_id(world.pool(), press.id).await.unwrap(), None);
     let numbers: Vec<i64> =
         sqlx::query_scalar("SELECT number FROM read.agent_tokens").fetch_all(world.pool()).await.unwrap();
     assert_eq!(numbers, [4]);
@@ -168,7 +168,7 @@ async fn a_job_is_due_only_while_it_is_enabled() {
     );
     world.writer.run::<Job>(job.id.0, JobCommand::Delete).await;
     world.fold().await;
-    assert_eq!(queries::job_by_id(world.pool(), job.id.0).await.unwrap(), None);
+    assert_eq!(queries::job_by_id(world.pool(), job.id).await.unwrap(), None);
     world.servers.finish().await;
 }
 
@@ -260,7 +260,7 @@ async fn what_was_staged_in_vain_is_shown_no_longer() {
     let differs = TransferCommand::ReportComplete { agent: spec.source_agent.id, arrival };
     let row = run(&world, id, 3, differs).await;
     assert_eq!((row.phase.as_str(), row.file_count, row.uploaded), ("queued", 0, 0));
-    assert_eq!(queries::transfer_files(world.pool(), id, 10).await.unwrap(), []);
+    assert_eq!(queries::transfer_files(world.pool(), id.into(), 10).await.unwrap(), []);
     world.servers.finish().await;
 }
 

@@ -28,7 +28,7 @@ impl Worker for AbsenceReporter {
         for (agent, since) in queries::absent_agents(&context.pool, until).await? {
             let command = AgentCommand::ReportAbsence { since };
             let key = format!("absent since {}", since.to_rfc3339());
-            context.send_if_still_due::<Agent>(Self::NAME, agent, &key, &command).await?;
+            context.send_if_still_due::<Agent>(Self::NAME, agent.0, &key, &command).await?;
         }
         Ok(false)
     }

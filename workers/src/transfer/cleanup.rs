@@ -10,7 +10,10 @@ use std::{
 use chrono::{DateTime, TimeDelta};
 use serde_json::json;
 use signalbox_blob_store::BlobError;
-use signalbox_domain::transfer::{Leg, Transfer, TransferCommand, TransferStatus};
+use signalbox_domain::{
+    kernel::TransferId,
+    transfer::{Leg, Transfer, TransferCommand, TransferStatus},
+};
 use signalbox_messaging::MailMessage;
 use signalbox_projections::transfer::{TransferRow, mail_key, queries};
 use uuid::Uuid;
@@ -83,7 +86,7 @@ impl Cleanup {
     }
 
     async fn forget_cleaned(&self, context: &Context) -> Result<(), WorkerError> {
-        let notified: Vec<_> = self.notified().iter().copied().collect();
+        let notified: Vec<_> = self.notified().iter().copied().map(TransferId).collect();
         if notified.is_empty() {
             return Ok(());
         }

@@ -10,7 +10,7 @@ use std::{slice, time::Duration};
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use signalbox_domain::{
-    kernel::Decider,
+    kernel::{AgentId, Decider},
     transfer::{Agent, Leg, Phase, Transfer, TransferCommand},
 };
 use signalbox_messaging::{MailMessage, Wakeup};
@@ -105,11 +105,11 @@ pub(crate) fn agents_of(rows: &[TransferRow]) -> Vec<i64> {
 }
 
 /// Why the transfer fails, if one of its agents is not known any more, by integer and key.
-pub(crate) fn missing_agent(row: &TransferRow, is_known: impl Fn((i64, Uuid)) -> bool) -> Option<String> {
+pub(crate) fn missing_agent(row: &TransferRow, is_known: impl Fn((i64, AgentId)) -> bool) -> Option<String> {
     let source = row.source_agent_number.zip(row.source_agent_id);
     let destination = (row.destination_agent_number, row.destination_agent_id);
     let mut agents = source.into_iter().chain([destination]);
-    let missing = agents.find(|(number, id)| !is_known((*number, id.0)));
+    let missing = agents.find(|(number, id)| !is_known((*number, *id)));
     missing.map(|(number, _)| format!("agent {number} has been deleted"))
 }
 

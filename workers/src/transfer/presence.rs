@@ -11,7 +11,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use signalbox_domain::transfer::{Agent, AgentCommand};
+use signalbox_domain::{
+    kernel::AgentId,
+    transfer::{Agent, AgentCommand},
+};
 use signalbox_projections::transfer::queries;
 use uuid::Uuid;
 
@@ -40,7 +43,7 @@ impl Worker for PresenceSweep {
             let reason = "nothing was heard of it".to_owned();
             let command = AgentCommand::Disconnect { session, reason };
             let key = format!("end {session}");
-            context.send_if_still_due::<Agent>(Self::NAME, agent, &key, &command).await?;
+            context.send_if_still_due::<Agent>(Self::NAME, agent.0, &key, &command).await?;
         }
         Ok(false)
     }
@@ -48,7 +51,7 @@ impl Worker for PresenceSweep {
 
 impl PresenceSweep {
     /// Those of the sessions `found` (agent, session, whether a presence was noted) that have been silent for too long.
-    fn silent(&self, found: &[(Uuid, Uuid, bool)], now: Instant) -> Vec<(Uuid, Uuid)> {
+    fn silent(&self, found: &[(AgentId, Uuid, bool)], now: Instant) -> Vec<(AgentId, Uuid)> {
         let mut unheard = self.unheard.lock().unwrap_or_else(PoisonError::into_inner);
         unheard.retain(|known, _| found.iter().any(|(_, session, _)| session == known));
         let mut silent = Vec::new();
@@ -69,7 +72,7 @@ mod tests {
     #[test]
     fn a_session_without_presence_is_given_time() {
         let (sweep, now) = (PresenceSweep::default(), Instant::now());
-        let [agent, new, old] = [1, 2, 3].map(Uuid::from_u128);
+        let (agent, [new, old]) = (AgentId(Uuid::from_u128(1)), [2, 3].map(Uuid::from_u128));
         let found = [(agent, new, false), (agent, old, true)];
         assert_eq!(sweep.silent(&found, now), [(agent, old)]);
         assert_eq!(sweep.silent(&found[..1], now + SILENCE / 2), []);

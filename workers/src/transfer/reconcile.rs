@@ -15,7 +15,10 @@
 use std::{collections::HashSet, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use signalbox_domain::transfer::{Leg, Phase, Transfer, TransferCommand};
+use signalbox_domain::{
+    kernel::TransferId,
+    transfer::{Leg, Phase, Transfer, TransferCommand},
+};
 use signalbox_projections::transfer::{TransferRow, mail_key, queries};
 use uuid::Uuid;
 
@@ -60,11 +63,11 @@ async fn put_back_all(
     now: DateTime<Utc>,
     idle: TimeDelta,
 ) -> Result<(), WorkerError> {
-    let mut after = Uuid::nil();
+    let mut after = TransferId(Uuid::nil());
     loop {
         let rows = queries::idle_transfers(&context.pool, phases, now - idle, after, BATCH).await?;
         let Some(last) = rows.last() else { return Ok(()) };
-        after = last.id.0;
+        after = last.id;
         let agents = agents_of(&rows);
         let known: HashSet<_> = queries::agent_keys(&context.pool, &agents).await?.into_iter().collect();
         for row in &rows {
@@ -90,7 +93,7 @@ async fn put_back(context: &Context, row: &TransferRow, now: DateTime<Utc>) -> R
         return Ok(());
     };
     // If it was deleted a moment ago, the next step fails the transfer.
-    let Some(agent) = queries::agent_by_id(&context.pool, id.0).await? else { return Ok(()) };
+    let Some(agent) = queries::agent_by_id(&context.pool, id).await? else { return Ok(()) };
     // An agent that is away names its work when it connects again.
     if standing.is_some() && (agent.session.is_none() || agent.capabilities.is_empty()) {
         return Ok(());

@@ -7,8 +7,9 @@
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use signalbox_domain::transfer::{
-    Job, JobCommand, NewTransfer, Overlap, Schedule, SkipReason, Transfer, TransferCommand,
+use signalbox_domain::{
+    kernel::TransferId,
+    transfer::{Job, JobCommand, NewTransfer, Overlap, Schedule, SkipReason, Transfer, TransferCommand},
 };
 use signalbox_projections::transfer::{JobRow, queries};
 use uuid::Uuid;
@@ -56,12 +57,12 @@ async fn fire(context: &Context, job: &JobRow, now: DateTime<Utc>) -> Result<(),
     let spec = job.settings.to_spec()?;
     let (Some(schedule), Some(due)) = (&spec.schedule, job.next_run) else { return Ok(()) };
     let firing = latest_firing(schedule, due, now);
-    let transfer = Uuid::new_v5(&job.id.0, firing.to_rfc3339().as_bytes());
+    let transfer = TransferId(Uuid::new_v5(&job.id.0, firing.to_rfc3339().as_bytes()));
     let catch_up = TimeDelta::seconds(i64::from(context.config.transfer.catch_up_seconds));
     if now - firing > catch_up {
         return skip(context, job, firing, SkipReason::TooLate).await;
     }
-    if spec.overlap == Overlap::Skip && queries::job_is_busy(&context.pool, job.id.0, transfer).await? {
+    if spec.overlap == Overlap::Skip && queries::job_is_busy(&context.pool, job.id, transfer).await? {
         // The one that is running may be this very firing, started by another scheduler.
         if queries::transfer_by_id(&context.pool, transfer).await?.is_some() {
             return Ok(());
@@ -71,7 +72,7 @@ async fn fire(context: &Context, job: &JobRow, now: DateTime<Utc>) -> Result<(),
     let new = NewTransfer::of_job(job.reference(), job.owner_id, &spec, Some(firing));
     let command = TransferCommand::Request(new);
     // A firing starts a trace: no event in the log caused it.
-    context.send_for_item::<Transfer>(Scheduler::NAME, transfer, "fire", &command).await?;
+    context.send_for_item::<Transfer>(Scheduler::NAME, transfer.0, "fire", &command).await?;
     Ok(())
 }
 

@@ -16,12 +16,14 @@ use std::{
     time::Duration,
 };
 
-use signalbox_domain::transfer::{Leg, Phase, Transfer, TransferCommand};
+use signalbox_domain::{
+    kernel::TransferId,
+    transfer::{Leg, Phase, Transfer, TransferCommand},
+};
 use signalbox_projections::transfer::{
     AgentRow, TransferRow,
     queries::{self, LegRow},
 };
-use uuid::Uuid;
 
 use crate::{Context, Worker, WorkerError};
 
@@ -39,7 +41,7 @@ pub struct StallSweep {
 }
 
 /// Transfers with a leg in progress: their version, and since when this process has seen it.
-type Seen = HashMap<Uuid, (i64, Duration)>;
+type Seen = HashMap<TransferId, (i64, Duration)>;
 
 impl Worker for StallSweep {
     const NAME: &'static str = "stall-sweep";
@@ -55,7 +57,7 @@ impl Worker for StallSweep {
             let idle: HashMap<_, _> = batch.iter().copied().collect();
             let ids: Vec<_> = idle.keys().copied().collect();
             for row in queries::transfers_by_id(&context.pool, &ids).await? {
-                if let Some((version, idle)) = idle.get(&row.id.0)
+                if let Some((version, idle)) = idle.get(&row.id)
                     && row.version == *version
                 {
                     judge(context, &row, *idle).await?;
@@ -68,9 +70,14 @@ impl Worker for StallSweep {
 
 impl StallSweep {
     /// Those of the transfers in progress (id, version) that have had their version for `limit` or longer, with version and time.
-    fn idle(&self, versions: &[(Uuid, i64)], now: Duration, limit: Duration) -> Vec<(Uuid, (i64, Duration))> {
+    fn idle(
+        &self,
+        versions: &[(TransferId, i64)],
+        now: Duration,
+        limit: Duration,
+    ) -> Vec<(TransferId, (i64, Duration))> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let since = |id: &Uuid, version: i64| {
+        let since = |id: &TransferId, version: i64| {
             seen.get(id).filter(|(known, _)| *known == version).map_or(now, |(_, since)| *since)
         };
         let present: Seen =
@@ -91,10 +98,10 @@ async fn judge(context: &Context, row: &TransferRow, idle: Duration) -> Result<(
     let Some(agent) = agent else { return Ok(()) };
     let attempt = row.attempts.unsigned_abs();
     // Two commands with one key would be one: the second is not carried out.
-    let (key, command) = match queries::agent_by_id(&context.pool, agent.0).await? {
+    let (key, command) = match queries::agent_by_id(&context.pool, agent).await? {
         None => ("fail", TransferCommand::Fail { reason: "the agent has been deleted".to_owned() }),
         Some(agent) => {
-            let seen = queries::leg(&context.pool, row.id.0, leg, row.attempts).await?;
+            let seen = queries::leg(&context.pool, row.id, leg, row.attempts).await?;
             if is_over(row, &agent, leg, seen.as_ref()) {
                 ("conclude", TransferCommand::Conclude { attempt, leg })
             } else if let Some(reason) = stall(context, row, &agent, seen.as_ref(), idle) {
@@ -156,13 +163,15 @@ fn stall_limit(context: &Context) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use uuid::Uuid;
+
     use super::*;
 
     #[test]
     fn a_transfer_is_idle_while_its_version_stays() {
         let (sweep, limit) = (StallSweep::default(), Duration::from_secs(10));
-        let [one, other] = [1, 2].map(Uuid::from_u128);
-        let at = |seconds, versions: &[(Uuid, i64)]| {
+        let [one, other] = [1, 2].map(|number| TransferId(Uuid::from_u128(number)));
+        let at = |seconds, versions: &[(TransferId, i64)]| {
             let mut idle = sweep.idle(versions, Duration::from_secs(seconds), limit);
             idle.sort();
             idle.into_iter().map(|(id, (_, idle))| (id, idle.as_secs())).collect::<Vec<_>>()

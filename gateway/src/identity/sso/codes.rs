@@ -4,7 +4,7 @@
 
 use chrono::TimeDelta;
 use signalbox_database::ops::login_codes::{self, LoginCode};
-use uuid::Uuid;
+use signalbox_domain::kernel::UserId;
 
 use super::attempt::random_secret;
 use crate::{auth::hash_secret, problem::Problem, services::replica::Database};
@@ -19,13 +19,13 @@ pub(super) struct Issued {
 }
 
 /// A new code for `user`.
-pub(super) async fn issue(database: &Database, user: Uuid) -> Result<Issued, Problem> {
+pub(super) async fn issue(database: &Database, user: UserId) -> Result<Issued, Problem> {
     let secret = || random_secret().map_err(|error| Problem::internal(&error));
     let issued = Issued { code: secret()?, browser: secret()? };
     let expires_at = database.time().await? + LIFE;
     let (code, browser) = (hash_secret(&issued.code), hash_secret(&issued.browser));
     let code = LoginCode { code_sha256: code.as_str(), browser_sha256: browser.as_str() };
-    login_codes::store(&database.primary, code, user, expires_at).await?;
+    login_codes::store(&database.primary, code, user.0, expires_at).await?;
     Ok(issued)
 }
 
@@ -34,10 +34,10 @@ pub(super) async fn redeem(
     database: &Database,
     code: &str,
     browser: Option<&str>,
-) -> Result<Option<Uuid>, sqlx::Error> {
+) -> Result<Option<UserId>, sqlx::Error> {
     let now = database.time().await?;
     let browser = browser.map(|secret| hash_secret(secret).to_string()).unwrap_or_default();
     let code = hash_secret(code);
     let code = LoginCode { code_sha256: code.as_str(), browser_sha256: &browser };
-    login_codes::redeem(&database.primary, code, now).await
+    Ok(login_codes::redeem(&database.primary, code, now).await?.map(UserId))
 }

@@ -185,7 +185,7 @@ async fn log_in(
         &person,
     )
     .await?;
-    Ok(codes::issue(&services.database, user.id.0).await?)
+    Ok(codes::issue(&services.database, user.id).await?)
 }
 
 /// The user of a code, who may have been deleted since.

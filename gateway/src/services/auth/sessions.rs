@@ -29,8 +29,9 @@ impl Sessions {
         if let Some(known) = self.known.recall(&id, now) {
             return Ok(known);
         }
-        let user =
-            live_session(&self.pool, id, self.server_clock.now()).await?.and_then(|live| user(id, live));
+        let user = live_session(&self.pool, id.into(), self.server_clock.now())
+            .await?
+            .and_then(|live| user(id, live));
         self.known.remember(id, user.clone(), now);
         Ok(user)
     }

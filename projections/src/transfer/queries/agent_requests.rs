@@ -37,7 +37,7 @@ pub async fn record_taken(pool: &PgPool, agent: AgentId, taken: &[TakenRequest])
          ON CONFLICT (agent_id, transfer, leg) DO UPDATE
             SET attempt = excluded.attempt, session = excluded.session, taken_at = excluded.taken_at, ended = false",
     )
-    .bind(agent.0)
+    .bind(agent)
     .bind(taken.iter().map(|request| request.transfer).collect::<Vec<_>>())
     .bind(taken.iter().map(|request| request.leg).collect::<Vec<_>>())
     .bind(taken.iter().map(|request| request.attempt).collect::<Vec<_>>())
@@ -62,7 +62,7 @@ pub async fn taken_within(
           WHERE r.agent_id = $1 AND r.transfer = ANY($2) AND r.session = a.session
             AND r.taken_at > now() - make_interval(secs => $3)",
     )
-    .bind(agent.0)
+    .bind(agent)
     .bind(transfers)
     .bind(seconds)
     .fetch_all(pool)
@@ -83,7 +83,7 @@ pub async fn not_ended(
         "SELECT r.transfer, r.leg, 0 FROM ops.agent_requests r JOIN read.agents a ON a.id = r.agent_id
           WHERE r.agent_id = $1 AND r.transfer = ANY($2) AND r.session = a.session AND NOT r.ended",
     )
-    .bind(agent.0)
+    .bind(agent)
     .bind(transfers)
     .fetch_all(pool)
     .await
@@ -104,7 +104,7 @@ pub async fn record_end(
         "UPDATE ops.agent_requests SET ended = true
           WHERE agent_id = $1 AND transfer = $2 AND ($3::text IS NULL OR leg = $3) AND NOT ended",
     )
-    .bind(agent.0)
+    .bind(agent)
     .bind(transfer)
     .bind(leg)
     .execute(pool)

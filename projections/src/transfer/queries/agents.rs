@@ -2,6 +2,7 @@
 
 use chrono::{DateTime, Utc};
 use signalbox_boxed::boxed;
+use signalbox_domain::kernel::{AgentId, AgentTokenId};
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -35,7 +36,7 @@ pub async fn agent(pool: &PgPool, number: i64) -> Result<Option<AgentRow>, sqlx:
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn agent_by_id(pool: &PgPool, id: Uuid) -> Result<Option<AgentRow>, sqlx::Error> {
+pub async fn agent_by_id(pool: &PgPool, id: AgentId) -> Result<Option<AgentRow>, sqlx::Error> {
     sqlx::query_as(&format!("{AGENTS}{FROM_AGENTS} WHERE a.id = $1")).bind(id).fetch_optional(pool).await
 }
 
@@ -44,7 +45,7 @@ pub async fn agent_by_id(pool: &PgPool, id: Uuid) -> Result<Option<AgentRow>, sq
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn removed_agent(pool: &PgPool, number: i64) -> Result<Option<Uuid>, sqlx::Error> {
+pub async fn removed_agent(pool: &PgPool, number: i64) -> Result<Option<AgentId>, sqlx::Error> {
     sqlx::query_scalar("SELECT id FROM read.removed_numbers WHERE kind = 'agent' AND number = $1")
         .bind(number)
         .fetch_optional(pool)
@@ -85,7 +86,7 @@ pub async fn agents(
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn agent_keys(pool: &PgPool, numbers: &[i64]) -> Result<Vec<(i64, Uuid)>, sqlx::Error> {
+pub async fn agent_keys(pool: &PgPool, numbers: &[i64]) -> Result<Vec<(i64, AgentId)>, sqlx::Error> {
     sqlx::query_as("SELECT number, id FROM read.agents WHERE number = ANY($1)")
         .bind(numbers)
         .fetch_all(pool)
@@ -97,7 +98,7 @@ pub async fn agent_keys(pool: &PgPool, numbers: &[i64]) -> Result<Vec<(i64, Uuid
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn jobs_of_agent(pool: &PgPool, id: Uuid) -> Result<Vec<(i64, String)>, sqlx::Error> {
+pub async fn jobs_of_agent(pool: &PgPool, id: AgentId) -> Result<Vec<(i64, String)>, sqlx::Error> {
     sqlx::query_as(
         "SELECT number, name FROM read.jobs WHERE source_agent_id = $1 OR destination_agent_id = $1 ORDER BY number LIMIT 10",
     )
@@ -111,7 +112,7 @@ pub async fn jobs_of_agent(pool: &PgPool, id: Uuid) -> Result<Vec<(i64, String)>
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn warned_agents(pool: &PgPool, ids: &[Uuid]) -> Result<Vec<Uuid>, sqlx::Error> {
+pub async fn warned_agents(pool: &PgPool, ids: &[AgentId]) -> Result<Vec<AgentId>, sqlx::Error> {
     sqlx::query_scalar("SELECT id FROM read.agents WHERE id = ANY($1) AND warning IS NOT NULL")
         .bind(ids)
         .fetch_all(pool)
@@ -124,7 +125,7 @@ pub async fn warned_agents(pool: &PgPool, ids: &[Uuid]) -> Result<Vec<Uuid>, sql
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn silent_agents(pool: &PgPool, seconds: f64) -> Result<Vec<(Uuid, Uuid, bool)>, sqlx::Error> {
+pub async fn silent_agents(pool: &PgPool, seconds: f64) -> Result<Vec<(AgentId, Uuid, bool)>, sqlx::Error> {
     sqlx::query_as(
         "SELECT a.id, a.session, p.last_seen IS NOT NULL FROM read.agents a
            LEFT JOIN ops.agent_presence p ON p.agent_id = a.id AND p.session = a.session
@@ -144,7 +145,7 @@ pub async fn silent_agents(pool: &PgPool, seconds: f64) -> Result<Vec<(Uuid, Uui
 pub async fn absent_agents(
     pool: &PgPool,
     until: DateTime<Utc>,
-) -> Result<Vec<(Uuid, DateTime<Utc>)>, sqlx::Error> {
+) -> Result<Vec<(AgentId, DateTime<Utc>)>, sqlx::Error> {
     sqlx::query_as(
         "SELECT id, away_since FROM read.agents WHERE away_since <= $1 ORDER BY away_since LIMIT 1000",
     )
@@ -192,7 +193,10 @@ pub async fn agent_token(pool: &PgPool, number: i64) -> Result<Option<AgentToken
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn agent_token_by_id(pool: &PgPool, id: Uuid) -> Result<Option<AgentTokenRow>, sqlx::Error> {
+pub async fn agent_token_by_id(
+    pool: &PgPool,
+    id: AgentTokenId,
+) -> Result<Option<AgentTokenRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.agent_tokens WHERE id = $1").bind(id).fetch_optional(pool).await
 }
 
@@ -233,7 +237,7 @@ pub async fn live_tokens(pool: &PgPool, ids: &[Uuid], now: DateTime<Utc>) -> Res
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn note_presences(pool: &PgPool, presences: &[(Uuid, Uuid, f64)]) -> Result<(), sqlx::Error> {
+pub async fn note_presences(pool: &PgPool, presences: &[(AgentId, Uuid, f64)]) -> Result<(), sqlx::Error> {
     sqlx::query(
         // Written as an age, because the database's clock decides who is silent.
         // A session that was replaced must not stand in the way of the present one, whatever its gateway's clock says.

@@ -5,7 +5,10 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_boxed::boxed;
 use signalbox_database::delete_in_batches;
-use signalbox_domain::transfer::Leg;
+use signalbox_domain::{
+    kernel::{AgentId, TransferId},
+    transfer::Leg,
+};
 use signalbox_from_row::FromRow;
 use sqlx::PgPool;
 use uuid::Uuid;
@@ -50,7 +53,7 @@ pub struct Served {
 #[boxed]
 pub async fn leg(
     pool: &PgPool,
-    transfer: Uuid,
+    transfer: TransferId,
     leg: Leg,
     attempt: i32,
 ) -> Result<Option<LegRow>, sqlx::Error> {
@@ -71,7 +74,7 @@ pub async fn leg(
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn note_named(pool: &PgPool, agent: Uuid, transfers: &[Uuid]) -> Result<(), sqlx::Error> {
+pub async fn note_named(pool: &PgPool, agent: AgentId, transfers: &[TransferId]) -> Result<(), sqlx::Error> {
     sqlx::query(
         "INSERT INTO ops.transfer_legs AS l (transfer_id, leg, attempt, session)
          SELECT t.id, CASE WHEN t.phase IN ('dispatched', 'uploading') THEN 'upload' ELSE 'download' END, t.attempts, a.session
@@ -94,10 +97,10 @@ pub async fn note_named(pool: &PgPool, agent: Uuid, transfers: &[Uuid]) -> Resul
 #[boxed]
 pub async fn note_body_begun(
     pool: &PgPool,
-    transfer: Uuid,
+    transfer: TransferId,
     leg: Leg,
     attempt: i32,
-    agent: Uuid,
+    agent: Option<AgentId>,
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
         "INSERT INTO ops.transfer_legs AS l (transfer_id, leg, attempt, session)
@@ -122,7 +125,7 @@ pub async fn note_body_begun(
 #[boxed]
 pub async fn note_body_ended(
     pool: &PgPool,
-    transfer: Uuid,
+    transfer: TransferId,
     leg: Leg,
     attempt: i32,
     served: Option<Served>,
@@ -159,9 +162,9 @@ pub async fn note_body_ended(
 #[boxed]
 pub async fn note_arrival(
     pool: &PgPool,
-    transfer: Uuid,
+    transfer: TransferId,
     attempt: i32,
-    agent: Uuid,
+    agent: AgentId,
     session: Uuid,
 ) -> Result<(), sqlx::Error> {
     sqlx::query(
@@ -184,7 +187,7 @@ pub async fn note_arrival(
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn note_poll(pool: &PgPool, agent: Uuid) -> Result<(), sqlx::Error> {
+pub async fn note_poll(pool: &PgPool, agent: AgentId) -> Result<(), sqlx::Error> {
     sqlx::query(
         "UPDATE ops.transfer_legs SET polled_at = now(), noted_at = now()
           WHERE arrived_in = (SELECT session FROM read.agents WHERE id = $1) AND polled_at IS NULL",

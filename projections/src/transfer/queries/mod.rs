@@ -6,6 +6,7 @@ mod legs;
 
 use chrono::{DateTime, Utc};
 use signalbox_boxed::boxed;
+use signalbox_domain::kernel::{AgentId, JobId, TransferId, UserId};
 use sqlx::{PgPool, Postgres, QueryBuilder};
 use uuid::Uuid;
 
@@ -59,7 +60,7 @@ pub struct Filter {
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn job(pool: &PgPool, owner: Uuid, number: i64) -> Result<Option<JobRow>, sqlx::Error> {
+pub async fn job(pool: &PgPool, owner: UserId, number: i64) -> Result<Option<JobRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.jobs WHERE number = $2 AND owner_id = $1")
         .bind(owner)
         .bind(number)
@@ -84,7 +85,7 @@ pub async fn existing_jobs(pool: &PgPool, numbers: &[i64]) -> Result<Vec<i64>, s
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn removed_job(pool: &PgPool, owner: Uuid, number: i64) -> Result<Option<Uuid>, sqlx::Error> {
+pub async fn removed_job(pool: &PgPool, owner: UserId, number: i64) -> Result<Option<JobId>, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT id FROM read.removed_numbers WHERE kind = 'job' AND number = $1 AND owner_id = $2",
     )
@@ -99,7 +100,7 @@ pub async fn removed_job(pool: &PgPool, owner: Uuid, number: i64) -> Result<Opti
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn job_by_id(pool: &PgPool, id: Uuid) -> Result<Option<JobRow>, sqlx::Error> {
+pub async fn job_by_id(pool: &PgPool, id: JobId) -> Result<Option<JobRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.jobs WHERE id = $1").bind(id).fetch_optional(pool).await
 }
 
@@ -110,7 +111,7 @@ pub async fn job_by_id(pool: &PgPool, id: Uuid) -> Result<Option<JobRow>, sqlx::
 #[boxed]
 pub async fn jobs(
     pool: &PgPool,
-    owner: Uuid,
+    owner: UserId,
     filter: &Filter,
     order: Order,
     page: Page,
@@ -144,7 +145,7 @@ pub async fn due_jobs(pool: &PgPool, now: DateTime<Utc>, limit: i64) -> Result<V
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn job_is_busy(pool: &PgPool, id: Uuid, except: Uuid) -> Result<bool, sqlx::Error> {
+pub async fn job_is_busy(pool: &PgPool, id: JobId, except: TransferId) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar(
         "SELECT EXISTS (SELECT FROM read.transfers WHERE job_id = $1 AND id <> $2 AND phase <> 'done')",
     )
@@ -159,7 +160,7 @@ pub async fn job_is_busy(pool: &PgPool, id: Uuid, except: Uuid) -> Result<bool, 
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn transfer(pool: &PgPool, owner: Uuid, number: i64) -> Result<Option<TransferRow>, sqlx::Error> {
+pub async fn transfer(pool: &PgPool, owner: UserId, number: i64) -> Result<Option<TransferRow>, sqlx::Error> {
     let found = transfer_ever(pool, owner, number).await?;
     Ok(found.filter(|row| !row.deleted))
 }
@@ -171,7 +172,7 @@ pub async fn transfer(pool: &PgPool, owner: Uuid, number: i64) -> Result<Option<
 #[boxed]
 pub async fn transfer_ever(
     pool: &PgPool,
-    owner: Uuid,
+    owner: UserId,
     number: i64,
 ) -> Result<Option<TransferRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.transfers WHERE number = $2 AND owner_id = $1")
@@ -188,7 +189,7 @@ pub async fn transfer_ever(
 #[boxed]
 pub async fn transfer_of_agent(
     pool: &PgPool,
-    agent: Uuid,
+    agent: AgentId,
     number: i64,
 ) -> Result<Option<TransferRow>, sqlx::Error> {
     let found = transfer_of_agent_ever(pool, agent, number).await?;
@@ -202,7 +203,7 @@ pub async fn transfer_of_agent(
 #[boxed]
 pub async fn transfer_of_agent_ever(
     pool: &PgPool,
-    agent: Uuid,
+    agent: AgentId,
     number: i64,
 ) -> Result<Option<TransferRow>, sqlx::Error> {
     sqlx::query_as(
@@ -219,7 +220,7 @@ pub async fn transfer_of_agent_ever(
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn transfers_at_agent(pool: &PgPool, agent: Uuid) -> Result<Vec<TransferRow>, sqlx::Error> {
+pub async fn transfers_at_agent(pool: &PgPool, agent: AgentId) -> Result<Vec<TransferRow>, sqlx::Error> {
     sqlx::query_as(
         "SELECT * FROM read.transfers WHERE phase <> 'done'
             AND ((phase IN ('dispatched', 'uploading') AND source_agent_id = $1)
@@ -235,7 +236,7 @@ pub async fn transfers_at_agent(pool: &PgPool, agent: Uuid) -> Result<Vec<Transf
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn transfer_by_id(pool: &PgPool, id: Uuid) -> Result<Option<TransferRow>, sqlx::Error> {
+pub async fn transfer_by_id(pool: &PgPool, id: TransferId) -> Result<Option<TransferRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.transfers WHERE id = $1").bind(id).fetch_optional(pool).await
 }
 
@@ -244,7 +245,7 @@ pub async fn transfer_by_id(pool: &PgPool, id: Uuid) -> Result<Option<TransferRo
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn transfer_is_cancelled(pool: &PgPool, id: Uuid) -> Result<bool, sqlx::Error> {
+pub async fn transfer_is_cancelled(pool: &PgPool, id: TransferId) -> Result<bool, sqlx::Error> {
     sqlx::query_scalar("SELECT EXISTS (SELECT FROM read.transfers WHERE id = $1 AND status = 'cancelled')")
         .bind(id)
         .fetch_one(pool)
@@ -258,7 +259,7 @@ pub async fn transfer_is_cancelled(pool: &PgPool, id: Uuid) -> Result<bool, sqlx
 #[boxed]
 pub async fn transfers(
     pool: &PgPool,
-    owner: Uuid,
+    owner: UserId,
     filter: &Filter,
     order: Order,
     page: Page,
@@ -279,7 +280,7 @@ pub async fn transfers(
 #[boxed]
 pub async fn transfer_files(
     pool: &PgPool,
-    id: Uuid,
+    id: TransferId,
     limit: i64,
 ) -> Result<Vec<TransferFileRow>, sqlx::Error> {
     sqlx::query_as(
@@ -298,7 +299,7 @@ pub async fn transfer_files(
 #[boxed]
 pub async fn files_of_transfers(
     pool: &PgPool,
-    ids: &[Uuid],
+    ids: &[TransferId],
     limit: i64,
 ) -> Result<Vec<TransferFileRow>, sqlx::Error> {
     sqlx::query_as(
@@ -318,7 +319,7 @@ pub async fn files_of_transfers(
 #[boxed]
 pub async fn transfer_file(
     pool: &PgPool,
-    id: Uuid,
+    id: TransferId,
     name: &str,
 ) -> Result<Option<TransferFileRow>, sqlx::Error> {
     sqlx::query_as(
@@ -365,7 +366,7 @@ pub async fn idle_transfers(
     pool: &PgPool,
     phases: &[&str],
     idle_since: DateTime<Utc>,
-    after: Uuid,
+    after: TransferId,
     limit: i64,
 ) -> Result<Vec<TransferRow>, sqlx::Error> {
     sqlx::query_as(
@@ -385,7 +386,7 @@ pub async fn idle_transfers(
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn versions_in(pool: &PgPool, phases: &[&str]) -> Result<Vec<(Uuid, i64)>, sqlx::Error> {
+pub async fn versions_in(pool: &PgPool, phases: &[&str]) -> Result<Vec<(TransferId, i64)>, sqlx::Error> {
     sqlx::query_as("SELECT id, version FROM read.transfers WHERE phase <> 'done' AND phase = ANY($1)")
         .bind(phases)
         .fetch_all(pool)
@@ -397,7 +398,7 @@ pub async fn versions_in(pool: &PgPool, phases: &[&str]) -> Result<Vec<(Uuid, i6
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn transfers_by_id(pool: &PgPool, ids: &[Uuid]) -> Result<Vec<TransferRow>, sqlx::Error> {
+pub async fn transfers_by_id(pool: &PgPool, ids: &[TransferId]) -> Result<Vec<TransferRow>, sqlx::Error> {
     sqlx::query_as("SELECT * FROM read.transfers WHERE id = ANY($1)").bind(ids).fetch_all(pool).await
 }
 

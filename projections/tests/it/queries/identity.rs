@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use signalbox_domain::{
     identity::{ApiToken, ApiTokenCommand, NewApiToken, Role, Session, SessionCommand},
-    kernel::UserId,
+    kernel::{SessionId, UserId},
 };
 use signalbox_projections::{
     Listed, Page,
@@ -42,7 +42,7 @@ async fn users_are_found_by_name_and_address_in_any_case() {
     assert_eq!(identity::user_by_email(pool, "ada").await.unwrap(), None);
     assert_eq!(identity::user_by_identity(pool, "https://id.example.org", "ada").await.unwrap(), None);
     assert!(!identity::is_removed_identity(pool, "https://id.example.org", "ada").await.unwrap());
-    assert_eq!(identity::user(pool, STRANGER).await.unwrap(), None);
+    assert_eq!(identity::user(pool, STRANGER.into()).await.unwrap(), None);
     let filter = UserFilter { role: Some("viewer"), name: Some("BOB@ex".to_owned()) };
     let (found, total) = identity::users(pool, &filter, UserRow::default_order(), ALL).await.unwrap();
     assert_eq!((found.len(), found[0].id, total), (1, UserId(bob), 1));
@@ -57,13 +57,13 @@ async fn a_live_session_names_its_user() {
     let start = SessionCommand::Start { user: UserId(user), expires_at: at(60) };
     world.writer.run::<Session>(session, start).await;
     world.fold().await;
-    let live = identity::live_session(world.pool(), session, at(59)).await.unwrap().unwrap();
+    let live = identity::live_session(world.pool(), session.into(), at(59)).await.unwrap().unwrap();
     assert_eq!((live.user_id.0, live.number, live.role.as_str()), (user, 7, "admin"));
-    assert_eq!(identity::live_session(world.pool(), session, at(60)).await.unwrap(), None);
+    assert_eq!(identity::live_session(world.pool(), session.into(), at(60)).await.unwrap(), None);
     let live_of =
         async |user, second| identity::live_sessions_of(world.pool(), user, at(second)).await.unwrap();
-    assert_eq!(live_of(live.user_id.0, 59).await, [session]);
-    assert!(live_of(live.user_id.0, 60).await.is_empty() && live_of(STRANGER, 59).await.is_empty());
+    assert_eq!(live_of(live.user_id, 59).await, [SessionId(session)]);
+    assert!(live_of(live.user_id, 60).await.is_empty() && live_of(STRANGER.into(), 59).await.is_empty());
     world.servers.finish().await;
 }
 
@@ -105,7 +105,7 @@ async fn a_live_api_token_names_its_user() {
     for (user, name, expected) in
         [(None, None, 1), (Some(user), Some("PRE"), 1), (Some(STRANGER), None, 0), (None, Some("x"), 0)]
     {
-        let filter = ApiTokenFilter { user, name: name.map(str::to_owned) };
+        let filter = ApiTokenFilter { user: user.map(UserId), name: name.map(str::to_owned) };
         let (rows, total) =
             identity::api_tokens(pool, &filter, ListedApiToken::default_order(), ALL).await.unwrap();
         assert_eq!((rows.len() as i64, total), (expected, expected), "{filter:?}");

@@ -223,7 +223,7 @@ async fn earlier_value(
     channel: ChannelId,
     at: DateTime<Utc>,
 ) -> Result<Option<(Place, f64)>, WorkerError> {
-    let Some(number) = channel_number(&context.pool, channel.0).await? else { return Ok(None) };
+    let Some(number) = channel_number(&context.pool, channel).await? else { return Ok(None) };
     let found = newest_until(&context.pool, &[number], at).await.map_err(WorkerError::Series)?;
     Ok(found.first().map(|point| (point.place(), point.point.value)))
 }

@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_datapoint_log::{LogRow, micros, moment, recorded_times};
 use signalbox_domain::{
     automation::{AlarmJudge, AlarmMemory, AlarmStep, DatapointPlace, JudgedValue},
-    kernel::RuleId,
+    kernel::{ChannelId, RuleId},
 };
 use signalbox_projections::{
     automation::{
@@ -21,7 +21,6 @@ use signalbox_projections::{
     },
 };
 use sqlx::PgPool;
-use uuid::Uuid;
 
 use super::notes::{self, Facts};
 use crate::WorkerError;
@@ -45,7 +44,7 @@ pub(super) struct Watches {
     rules: HashMap<RuleId, Watch>,
     by_channel: HashMap<i32, Vec<RuleId>>,
     /// The integers that stand for channels in the log.
-    numbers: HashMap<Uuid, i32>,
+    numbers: HashMap<ChannelId, i32>,
     /// Whether `by_channel` is as the rules say.
     is_linked: bool,
 }
@@ -149,7 +148,7 @@ impl Watches {
         for (rule, watch) in &self.rules {
             let present = watch.judge.memory().terms;
             let terms = watch.pending.iter().map(|pending| pending.change.terms).chain([present]).flatten();
-            for channel in terms.map(|terms| terms.channel.0).collect::<HashSet<_>>() {
+            for channel in terms.map(|terms| terms.channel).collect::<HashSet<_>>() {
                 let known = match self.numbers.get(&channel) {
                     Some(number) => Some(*number),
                     None => channel_number(pool, channel).await?,
@@ -257,9 +256,9 @@ impl Watch {
         }
     }
 
-    fn judge(&mut self, number: i32, value: JudgedValue, numbers: &HashMap<Uuid, i32>) {
+    fn judge(&mut self, number: i32, value: JudgedValue, numbers: &HashMap<ChannelId, i32>) {
         self.become_until(value.place.position - 1);
-        let watched = self.judge.memory().terms.and_then(|terms| numbers.get(&terms.channel.0));
+        let watched = self.judge.memory().terms.and_then(|terms| numbers.get(&terms.channel));
         if watched == Some(&number) {
             self.judge.judge(value, &mut self.steps);
             self.is_changed = true;
@@ -283,7 +282,7 @@ impl Watch {
 async fn refill(pool: &PgPool, judge: &mut AlarmJudge) -> Result<(), WorkerError> {
     let AlarmMemory { terms: Some(terms), newest: Some(newest), .. } = *judge.memory() else { return Ok(()) };
     let Some(window) = terms.alarm.rate_window() else { return Ok(()) };
-    let Some(number) = channel_number(pool, terms.channel.0).await? else { return Ok(()) };
+    let Some(number) = channel_number(pool, terms.channel).await? else { return Ok(()) };
     let points = values_before(pool, number, newest.on, window).await?;
     // The window does not ask when they arrived.
     judge.refill(points.iter().map(|point| judged_value(point, moment(point.point.time))));
@@ -295,10 +294,10 @@ async fn standing(
     pool: &PgPool,
     change: &WatchChange,
     upto: i64,
-    numbers: &HashMap<Uuid, i32>,
+    numbers: &HashMap<ChannelId, i32>,
 ) -> Result<Vec<JudgedValue>, WorkerError> {
     let Some(terms) = change.terms else { return Ok(Vec::new()) };
-    let Some(number) = numbers.get(&terms.channel.0).copied() else { return Ok(Vec::new()) };
+    let Some(number) = numbers.get(&terms.channel).copied() else { return Ok(Vec::new()) };
     let newest =
         newest_until(pool, &[number], DateTime::<Utc>::MAX_UTC).await.map_err(WorkerError::Series)?;
     let Some(newest) = newest.first() else { return Ok(Vec::new()) };
