@@ -127,7 +127,7 @@ id_type!(
     FirmwareUpdateId
 );
 id_type!(
-    /// Key of a webhook subscription.
+    /// Key of a webhook subscription; as the receiver of a delivery, also that of a contact or of the host of a callback.
     WebhookId
 );
 id_type!(

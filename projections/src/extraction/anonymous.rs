@@ -60,7 +60,7 @@ pub async fn kept(executor: impl PgExecutor<'_>, network: &str) -> Result<Kept, 
 }
 
 /// Notes the documents of jobs, if they fit. Those that are noted already count once, and what was noted as `coming` counts no
-/// longer.
+/// longer. One id may stand for all jobs of an upload until they are known.
 ///
 /// # Errors
 /// The database's error.

@@ -34,7 +34,7 @@ pub struct DeliveryFilter {
     pub to: Option<DateTime<Utc>>,
 }
 
-/// The delivery `id` to the subscription `webhook`.
+/// The delivery `id` to `webhook`, which is a subscription or another receiver.
 ///
 /// # Errors
 /// The database's error.
@@ -122,7 +122,7 @@ impl Listed for DeliveryRow {
     const SORTING: Sorting = Sorting::newest_first(("created_on", "created_at"), &[], "id");
 }
 
-/// A page of the deliveries to the subscription `webhook` and how many there are.
+/// A page of the deliveries to `webhook`, which is a subscription or another receiver, and how many there are.
 ///
 /// # Errors
 /// The database's error.

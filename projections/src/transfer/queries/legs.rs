@@ -90,7 +90,7 @@ pub async fn note_named(pool: &PgPool, agent: AgentId, transfers: &[TransferId])
     .map(drop)
 }
 
-/// Notes that an HTTP body of `leg` has begun, in the present session of `agent`.
+/// Notes that an HTTP body of `leg` has begun, in the present session of `agent`. Uploads by owners have no session.
 ///
 /// # Errors
 /// The database's error.
