@@ -77,6 +77,7 @@ impl Watching<'_> {
         before: Vec<EnabledRule>,
     ) -> Disabled {
         self.disable(channels, before).await.unwrap_or_else(|problem| {
+            let channels: Vec<_> = channels.iter().map(|channel| channel.0).collect();
             tracing::error!(?problem, ?channels, "rules on deleted events may still be enabled");
             Disabled { has_pending_effects: true, ..Disabled::default() }
         })

@@ -138,3 +138,10 @@ id_type!(
     /// Key of a channel mapping of a plugin instance.
     MappingId
 );
+
+impl ContactId {
+    /// The contact in place of a subscription, as the receiver of deliveries.
+    pub fn as_receiver(self) -> WebhookId {
+        WebhookId(self.0)
+    }
+}

@@ -80,7 +80,7 @@ pub(crate) async fn list(
 ) -> Result<Json<Page<DeliveryOut>>, Problem> {
     let page = envelope.page()?;
     let contact = find::<ContactRow>(&database, &id).await?;
-    listed(&database, contact.id.0.into(), params, (sort.order(), page), envelope).await
+    listed(&database, contact.id.as_receiver(), params, (sort.order(), page), envelope).await
 }
 
 /// One message, with its body and its attempts. The messages of a contact that was deleted are gone, with their past.
@@ -113,5 +113,5 @@ pub(crate) async fn redeliver(
 
 async fn find_delivery(database: &Database, Texts(contact, id): &Texts) -> Result<DeliveryRow, Problem> {
     let contact = find::<ContactRow>(database, contact).await?;
-    find_in(database, contact.id.0.into(), key("Delivery", id)?.into()).await
+    find_in(database, contact.id.as_receiver(), key("Delivery", id)?.into()).await
 }

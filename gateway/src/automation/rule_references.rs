@@ -66,11 +66,10 @@ pub(super) async fn find_contacts(
     let named: Vec<_> = lists
         .into_iter()
         .flat_map(|(field, contacts)| {
-            let ids = contacts.iter().flatten().flatten().enumerate();
+            let ids = contacts.iter().flatten().flatten().copied().enumerate();
             ids.map(move |(place, contact)| (field, place, contact))
         })
         .filter(|(.., contact)| !before.contains(contact))
-        .map(|(field, place, contact)| (field, place, *contact))
         .collect();
     if named.is_empty() {
         return Ok(());

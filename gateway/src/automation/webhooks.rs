@@ -120,9 +120,9 @@ async fn find_filtered(
     let channels: Vec<_> = named
         .channels
         .iter()
+        .copied()
         .enumerate()
         .filter(|(_, channel)| !before.channels.contains(channel))
-        .map(|(place, channel)| (place, *channel))
         .collect();
     let jobs: Vec<_> =
         named.jobs.iter().copied().enumerate().filter(|(_, job)| !before.jobs.contains(job)).collect();

@@ -169,7 +169,8 @@ pub(crate) async fn create(
     let metadata = context.metadata(user.actor(), "create firmware");
     let command = FirmwareCommand::Create(new);
     let written = commands.write::<Firmware>(context.resource, None, &metadata, &command).await?;
-    let (version, out) = after_write(|| shown(&database, context.resource.into(), written.unseen)).await?;
+    let (version, out) =
+        after_write(|| shown(&database, FirmwareUpdateId(context.resource), written.unseen)).await?;
     let location = format!("/api/v1/ota/{}", context.resource);
     Ok(answer::created(written, &location, version, &out))
 }

@@ -1,5 +1,7 @@
 //! Dashboards as they were, how they came to be what they are, and their way back.
 
+use std::collections::HashSet;
+
 use axum::{Json, extract::State, response::Response};
 use serde_json::{Map, Value};
 use signalbox_domain::monitoring::{Dashboard, DashboardCommand};
@@ -73,10 +75,11 @@ pub(crate) async fn restore(
     let id = find_own(&change.database, &change.user, &change.id).await?.id;
     let at = place::<DashboardRow>(&change.database, id, wanted).await?;
     let (then, mut widgets) = there(WHAT, past_dashboard(&change.database.primary, id, at).await?)?;
-    let linked = widgets.iter().filter_map(|widget| widget.channel_id.map(|id| id.0));
-    let living = queries::living_channels(&change.database.primary, linked).await?;
+    let linked: Vec<_> = widgets.iter().filter_map(|widget| widget.channel_id).collect();
+    let living: HashSet<_> =
+        queries::existing_channels(&change.database.primary, &linked).await?.into_iter().collect();
     for widget in &mut widgets {
-        widget.channel_id = widget.channel_id.filter(|channel| living.contains(&channel.0));
+        widget.channel_id = widget.channel_id.filter(|channel| living.contains(channel));
     }
     let widgets = widgets.into_iter().map(WidgetRow::placed).collect::<Result<_, _>>()?;
     let command = DashboardCommand::Restore { name: then.name, is_global: then.is_global, widgets };

@@ -72,7 +72,7 @@ pub(crate) async fn clear(
     bus: &Bus,
     live_agents: &LiveAgents,
 ) -> Result<(), sqlx::Error> {
-    let steady: Vec<_> = live_agents.steady();
+    let steady = live_agents.steady();
     if steady.is_empty() {
         return Ok(());
     }

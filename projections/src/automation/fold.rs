@@ -7,7 +7,7 @@ use signalbox_domain::{
         ReadingEvent, ReportedReading, Rule, RuleEvent, Webhook, WebhookEvent,
     },
     catalog::Context,
-    kernel::{Decider, WebhookId},
+    kernel::{ContactId, Decider, WebhookId},
 };
 use signalbox_event_store::{DecodeError, RecordedEvent};
 use sqlx::PgConnection;
@@ -161,7 +161,7 @@ impl AutomationRows {
 
     fn contact(&mut self, recorded: &RecordedEvent, event: ContactEvent) {
         if let ContactEvent::ContactDeleted { .. } = event {
-            self.deleted.insert(WebhookId(recorded.aggregate_id));
+            self.deleted.insert(ContactId(recorded.aggregate_id).as_receiver());
         }
         contacts::fold(&mut self.contacts, recorded, event);
     }

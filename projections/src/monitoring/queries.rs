@@ -198,23 +198,6 @@ pub async fn deleted_channel_numbers(pool: &PgPool) -> Result<HashSet<i32>, sqlx
     Ok(numbers.into_iter().collect())
 }
 
-/// Those of `channels` that there are.
-///
-/// # Errors
-/// The database's error.
-pub async fn living_channels(
-    pool: &PgPool,
-    channels: impl IntoIterator<Item = Uuid>,
-) -> Result<HashSet<Uuid>, sqlx::Error> {
-    let channels: Vec<_> = channels.into_iter().collect();
-    let living: Vec<_> =
-        sqlx::query_scalar("SELECT id FROM read.channels WHERE id = ANY($1) AND deleted_at IS NULL")
-            .bind(channels)
-            .fetch_all(pool)
-            .await?;
-    Ok(living.into_iter().collect())
-}
-
 /// A state of the read model that somebody holds in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeldState {

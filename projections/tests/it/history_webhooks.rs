@@ -8,7 +8,7 @@ use signalbox_domain::{
         MessageDelivery, NewContact, NewDelivery, NewWebhook, Replay, RetryPolicy, SigningKey, Webhook,
         WebhookChanges, WebhookCommand, WebhookFilters, WebhookSpec,
     },
-    kernel::{ContactId, DeliveryId, WebhookId},
+    kernel::{AlarmId, ContactId, DeliveryId, WebhookId},
 };
 use uuid::Uuid;
 
@@ -25,7 +25,7 @@ pub(crate) async fn contacts(writer: &Writer, number: i64) {
     let spec = ContactSpec { name: format!("contact {number}"), destination, quiet_hours: None };
     writer.run::<Contact>(contact, ContactCommand::Create(NewContact { owner: OWNER, spec })).await;
     let (batch, id) = (writer.clock.new_id(), DeliveryId(writer.clock.new_id()));
-    let alarms = vec![AlarmLine { alarm: batch.into(), kind: LineKind::Reminder }];
+    let alarms = vec![AlarmLine { alarm: AlarmId(batch), kind: LineKind::Reminder }];
     let message = MessageDelivery { contact: ContactId(contact), delivery: new(id), alarms };
     writer.run::<DeliveryBatch>(batch, DeliveryBatchCommand::QueueMessage(message)).await;
     attempt(writer, batch, &[id], 0, 200).await;

@@ -49,7 +49,7 @@ pub struct MessageDelivery {
 impl MessageDelivery {
     /// The contact in place of a subscription.
     pub fn receiver(&self) -> WebhookId {
-        WebhookId(self.contact.0)
+        self.contact.as_receiver()
     }
 }
 
