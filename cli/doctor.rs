@@ -2,7 +2,8 @@
 //! except for a file in the storage folder and an object in the bucket that it writes and removes.
 
 use std::{
-    io::{ErrorKind, IsTerminal as _, Write as _},
+    fmt::Display,
+    io::{self, ErrorKind, IsTerminal as _, Write as _},
     path::Path,
     process::ExitCode,
     time::Duration,
@@ -21,7 +22,7 @@ use signalbox_documents::{Documents, Protection};
 use signalbox_messaging::Bus;
 use signalbox_projections::{OldestSnapshot, oldest_snapshot, standing};
 use sqlx::PgPool;
-use tokio::{process::Command, time::timeout};
+use tokio::{process::Command, sync::oneshot, time::timeout};
 
 use crate::{
     keys::{DERIVED_MEND, describe_derived},
@@ -85,8 +86,26 @@ impl Finding {
     }
 
     /// For a check that could not run: the error states the remedy.
-    fn unasked(check: &'static str, error: &dyn std::fmt::Display) -> Self {
+    fn unasked(check: &'static str, error: &dyn Display) -> Self {
         Self { check, verdict: Verdict::Failure, found: format!("{error:#}"), mend: None }
+    }
+}
+
+impl From<Finding> for Vec<Finding> {
+    fn from(finding: Finding) -> Self {
+        vec![finding]
+    }
+}
+
+/// The findings of `check`, which has [`CHECK_TIMEOUT`].
+async fn limited<F: Into<Vec<Finding>>, E: Display>(
+    name: &'static str,
+    check: impl Future<Output = Result<F, E>>,
+) -> Vec<Finding> {
+    match timeout(CHECK_TIMEOUT, check).await {
+        Ok(Ok(findings)) => findings.into(),
+        Ok(Err(error)) => vec![Finding::unasked(name, &error)],
+        Err(_) => vec![slow(name)],
     }
 }
 
@@ -111,12 +130,12 @@ pub(crate) async fn run(config: &Config, args: &DoctorArgs) -> anyhow::Result<Ex
         Ok(Err(error)) => findings.push(Finding::unasked("bus", &error)),
         Err(_) => findings.push(slow("bus")),
     }
-    findings.extend(storage(config));
+    findings.extend(limited("storage", storage(config)).await);
     if !config.storage.url.is_empty() {
         findings.push(bucket(config).await);
     }
     findings.push(open_files());
-    findings.extend(documents(config).await);
+    findings.extend(limited("documents", documents(config)).await);
     findings.push(python(config).await);
     if args.json {
         println!("{}", serde_json::to_string_pretty(&findings)?);
@@ -150,38 +169,33 @@ fn print(findings: &[Finding]) {
 }
 
 async fn database(pool: &PgPool) -> Vec<Finding> {
-    let asked = async {
-        Ok::<_, sqlx::Error>(vec![version(pool).await?, durability(pool).await?, clock(pool).await?])
-    };
-    let mut findings = match timeout(CHECK_TIMEOUT, asked).await {
-        Ok(Ok(findings)) => findings,
-        Ok(Err(error)) => return vec![Finding::unasked("database", &error)],
-        Err(_) => return vec![slow("database")],
-    };
-    match signalbox_database::pending(pool).await {
-        Ok(0) => {
-            findings.push(Finding::ok("schema", "up to date"));
-            findings.push(
-                read_models(pool).await.unwrap_or_else(|error| Finding::unasked("read models", &error)),
-            );
-            findings.push(tokens(pool).await.unwrap_or_else(|error| Finding::unasked("tokens", &error)));
-            findings.extend(
-                reported(pool).await.unwrap_or_else(|error| vec![Finding::unasked("faults", &error)]),
-            );
-            findings
-                .push(snapshots(pool).await.unwrap_or_else(|error| Finding::unasked("snapshots", &error)));
-        }
-        Ok(pending) => {
-            let found = format!("{pending} migrations or functions have not been applied");
-            findings.push(Finding::failure(
-                "schema",
-                found,
-                "run `signalbox migrate`, or start the service, which does it",
-            ));
-        }
-        Err(error) => findings.push(Finding::unasked("schema", &error)),
+    let mut findings = limited("database", version(pool)).await;
+    if findings.iter().any(|finding| finding.verdict == Verdict::Failure) {
+        return findings;
+    }
+    findings.extend(limited("durability", durability(pool)).await);
+    findings.extend(limited("clock", clock(pool)).await);
+    let schema = limited("schema", schema(pool)).await;
+    let is_current = schema.iter().all(|finding| finding.verdict == Verdict::Ok);
+    findings.extend(schema);
+    if is_current {
+        findings.extend(limited("read models", read_models(pool)).await);
+        findings.extend(limited("tokens", tokens(pool)).await);
+        findings.extend(limited("faults", reported(pool)).await);
+        findings.extend(limited("snapshots", snapshots(pool)).await);
     }
     findings
+}
+
+async fn schema(pool: &PgPool) -> Result<Finding, signalbox_database::DatabaseError> {
+    const CHECK: &str = "schema";
+    Ok(match signalbox_database::pending(pool).await? {
+        0 => Finding::ok(CHECK, "up to date"),
+        pending => {
+            let found = format!("{pending} migrations or functions have not been applied");
+            Finding::failure(CHECK, found, "run `signalbox migrate`, or start the service, which does it")
+        }
+    })
 }
 
 async fn version(pool: &PgPool) -> Result<Finding, sqlx::Error> {
@@ -322,8 +336,14 @@ async fn copies(config: &Config, bus: &Bus) -> Option<Finding> {
     })
 }
 
-fn storage(config: &Config) -> Vec<Finding> {
-    let folder = &config.storage.folder;
+/// In a thread that may be left behind: calls to a file system of a dead server do not return.
+async fn storage(config: &Config) -> Result<Vec<Finding>, oneshot::error::RecvError> {
+    let (folder, (sender, findings)) = (config.storage.folder.clone(), oneshot::channel());
+    std::thread::spawn(move || sender.send(folder_findings(&folder)));
+    findings.await
+}
+
+fn folder_findings(folder: &Path) -> Vec<Finding> {
     let write = || {
         let mut file = tempfile::NamedTempFile::new_in(folder)?;
         file.write_all(b"doctor")?;
@@ -410,29 +430,21 @@ fn open_files() -> Finding {
     }
 }
 
-async fn documents(config: &Config) -> Vec<Finding> {
+async fn documents(config: &Config) -> io::Result<Vec<Finding>> {
     const CHECK: &str = "documents";
-    let program = match std::env::current_exe() {
-        Ok(program) => program,
-        Err(error) => return vec![Finding::unasked(CHECK, &error)],
-    };
-    let offer = match Documents::start(&config.extraction, program).await {
-        Ok(documents) => {
-            timeout(CHECK_TIMEOUT, async { (documents.offer().await, documents.protection()) }).await
-        }
+    let documents = match Documents::start(&config.extraction, std::env::current_exe()?).await {
+        Ok(documents) => documents,
         Err(error) => {
-            return vec![Finding::warning(CHECK, error.to_string(), "files and sensors go on without")];
+            return Ok(vec![Finding::warning(CHECK, error.to_string(), "files and sensors go on without")]);
         }
     };
-    let Ok((offer, protection)) = offer else { return vec![slow(CHECK)] };
+    let (offer, protection) = (documents.offer().await, documents.protection());
     let engines =
         format!("read by {}; pictures by {}", offer.engines.join(", "), offer.ocr_engines.join(", "));
     let missing =
         |note: &String| Finding { check: CHECK, verdict: Verdict::Warning, found: note.clone(), mend: None };
-    [Finding::ok(CHECK, engines), sandbox(config, protection)]
-        .into_iter()
-        .chain(offer.notes.iter().map(missing))
-        .collect()
+    let found = [Finding::ok(CHECK, engines), sandbox(config, protection)];
+    Ok(found.into_iter().chain(offer.notes.iter().map(missing)).collect())
 }
 
 /// Whether the processes that parse untrusted input are confined.

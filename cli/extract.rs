@@ -1,6 +1,7 @@
 //! `signalbox extract`: documents become text, on this machine and without any server.
 
 use std::{
+    collections::BTreeMap,
     fs,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
@@ -59,6 +60,7 @@ pub(crate) enum Format {
 pub(crate) async fn run(config: &Config, args: ExtractArgs) -> anyhow::Result<ExitCode> {
     let options = options(&args)?;
     if let Some(folder) = &args.output {
+        check_targets(&args, folder)?;
         fs::create_dir_all(folder)
             .with_context(|| format!("the folder {} cannot be made", folder.display()))?;
     }
@@ -87,6 +89,11 @@ pub(crate) async fn run(config: &Config, args: ExtractArgs) -> anyhow::Result<Ex
         take(running.join_next().await, &mut results);
         write_ready(&args, &mut results, &mut written, &failed, &bars)?;
     }
+    // Those that were begun and gave nothing; each would keep all after it from being written.
+    for lost in results.iter_mut().skip(written).filter(|result| result.is_none()) {
+        *lost = Some(Err("the program failed while it worked on it; please report this".to_owned()));
+    }
+    write_ready(&args, &mut results, &mut written, &failed, &bars)?;
     bars.end();
     Ok(if failed.load(Ordering::Relaxed) == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -137,9 +144,40 @@ async fn extract(
 type Finished = Option<Result<(usize, Result<Extraction, String>), tokio::task::JoinError>>;
 
 fn take(finished: Finished, results: &mut [Option<Result<Extraction, String>>]) {
-    if let Some(Ok((index, extracted))) = finished {
-        results[index] = Some(extracted);
+    match finished {
+        Some(Ok((index, extracted))) => results[index] = Some(extracted),
+        Some(Err(error)) => tracing::error!(%error, "a document was not worked on to its end"),
+        None => {}
     }
+}
+
+/// Refuses documents that would be written to the same file.
+fn check_targets(args: &ExtractArgs, folder: &Path) -> anyhow::Result<()> {
+    let mut targets = BTreeMap::new();
+    for path in &args.files {
+        let target = target(args.format, folder, path);
+        if let Some(other) = targets.insert(target.clone(), path) {
+            bail!(
+                "{} and {} would both be written to {}: extract them into different folders",
+                other.display(),
+                path.display(),
+                target.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The file in `folder` that the text of `path` is written to. The whole name stays, so that letter.pdf and letter.docx have their own.
+fn target(format: Format, folder: &Path, path: &Path) -> PathBuf {
+    let extension = match format {
+        Format::Markdown => "md",
+        Format::Json => "json",
+        Format::Plaintext => "txt",
+    };
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{extension}"));
+    folder.join(name)
 }
 
 /// Writes the finished texts, in the order of the command line.
@@ -173,15 +211,7 @@ fn write(args: &ExtractArgs, path: &Path, extraction: &Extraction) -> anyhow::Re
         let mut out = io::stdout().lock();
         return writeln!(out, "{}", extraction.content).context("standard output is closed");
     };
-    let extension = match args.format {
-        Format::Markdown => "md",
-        Format::Json => "json",
-        Format::Plaintext => "txt",
-    };
-    // The whole name stays, so that letter.pdf and letter.docx do not overwrite each other.
-    let mut name = path.file_name().unwrap_or_default().to_owned();
-    name.push(format!(".{extension}"));
-    let target = folder.join(name);
+    let target = target(args.format, folder, path);
     fs::write(&target, format!("{}\n", extraction.content))
         .with_context(|| format!("{} cannot be written", target.display()))
 }

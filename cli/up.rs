@@ -53,10 +53,12 @@ async fn serve(
         // A service that is still starting has no work to finish.
         () = signals.received() => return Ok(()),
     };
-    tokio::select! {
+    let stopped = tokio::select! {
         stopped = service.until_stopped(signals) => stopped,
         () = servers.watch(&bus, stop) => service.until_stopped(signals).await,
-    }
+    };
+    bus.leave();
+    stopped
 }
 
 async fn start(

@@ -162,7 +162,10 @@ async fn revoke(config: &Config, login: &str, json: bool) -> anyhow::Result<()> 
             sent => drop(sent?),
         }
     }
-    ensure!(total <= MOST, "{MOST} of {total} API tokens of {login} are void: say it again for the others");
+    ensure!(
+        total <= MOST,
+        "{MOST} of {total} API tokens of {login} are void: run the command again to revoke the rest"
+    );
     let (sessions, tokens) = (sessions.len(), tokens.len());
     if json {
         println!("{}", json!({"public_id": user, "sessions": sessions, "tokens": tokens}));

@@ -37,8 +37,8 @@ pub enum ConfigError {
     Unreadable(PathBuf, io::Error),
     #[error("The configuration file {0} is not valid: {1}.")]
     Invalid(PathBuf, String),
-    #[error("The configuration is not valid: {0}.")]
-    Value(String),
+    #[error("The configuration is not valid: {fault}.")]
+    Value { key: String, fault: String },
     #[error(transparent)]
     Address(#[from] AddressError),
     #[error(
@@ -91,18 +91,23 @@ struct Settings {
 impl Config {
     /// Puts the layers together: defaults, the file (`path`, or the default one when it exists), `overrides`.
     pub fn load(path: Option<&Path>, overrides: toml::Table) -> Result<Self, ConfigError> {
-        let mut table = read_table(path)?;
+        let mut file = read_table(path)?;
+        let mut table = file.clone();
+        file.retain(|key, _| !overrides.contains_key(key));
         table.extend(overrides);
-        Self::from_table(table)
+        Self::from_table(table).map_err(|error| match error {
+            ConfigError::Value { key, fault } if key.is_empty() || file.contains_key(&key) => {
+                ConfigError::Invalid(path.unwrap_or(Path::new(DEFAULT_PATH)).to_owned(), fault)
+            }
+            error => error,
+        })
     }
 
     /// Checks settings, with the defaults for those that are not there.
     pub fn from_table(settings: toml::Table) -> Result<Self, ConfigError> {
         let mut table = defaults()?;
         table.extend(settings);
-        let settings: Settings = table
-            .try_into()
-            .map_err(|error: toml::de::Error| ConfigError::Value(one_line(error.message())))?;
+        let settings: Settings = table.try_into().map_err(wrong_type)?;
         settings.check()
     }
 }
@@ -117,13 +122,35 @@ pub fn read_table(path: Option<&Path>) -> Result<toml::Table, ConfigError> {
         }
         Err(error) => return Err(ConfigError::Unreadable(file.to_owned(), error)),
     };
-    // `message()` leaves out the quoted line, which may hold the token.
-    toml::from_str(&text)
-        .map_err(|error: toml::de::Error| ConfigError::Invalid(file.to_owned(), one_line(error.message())))
+    parse(&text, file)
 }
 
 fn defaults() -> Result<toml::Table, ConfigError> {
-    toml::from_str(DEFAULTS).map_err(|error: toml::de::Error| ConfigError::Value(one_line(error.message())))
+    parse(DEFAULTS, Path::new("agent.default.toml"))
+}
+
+fn parse(text: &str, file: &Path) -> Result<toml::Table, ConfigError> {
+    toml::from_str(text).map_err(|error: toml::de::Error| {
+        let start = error.span().map_or(0, |span| span.start);
+        let line = text.bytes().take(start).filter(|byte| *byte == b'\n').count() + 1;
+        // `message()` leaves out the quoted line, which may hold the token.
+        ConfigError::Invalid(file.to_owned(), format!("line {line}: {}", one_line(error.message())))
+    })
+}
+
+/// The error without the value, which may be the token. It names an unknown key in its fault alone.
+fn wrong_type(error: toml::de::Error) -> ConfigError {
+    // The library has no other way to the key than its message.
+    let shown = error.to_string();
+    let key = shown.trim_end().rsplit_once("\nin `").and_then(|(_, key)| key.strip_suffix('`'));
+    let fault = match error.message().rsplit_once(", expected ") {
+        Some((found, expected)) if found.starts_with("invalid ") => format!("expected {expected}"),
+        _ => one_line(error.message()),
+    };
+    match key {
+        Some(key) => ConfigError::Value { key: key.to_owned(), fault: format!("'{key}': {fault}") },
+        None => ConfigError::Value { key: String::new(), fault },
+    }
 }
 
 fn one_line(text: &str) -> String {
@@ -226,6 +253,29 @@ mod tests {
             assert!(text.contains(part), "{overrides}: {text}");
             assert!(!text.contains('\n'), "{text}");
         }
+    }
+
+    #[test]
+    fn a_fault_of_a_file_names_it_with_key_or_line_and_no_value() {
+        let file = std::env::temp_dir().join(format!("signalbox-agent-{}.toml", std::process::id()));
+        let error_of = |text: &str, overrides: &str| {
+            std::fs::write(&file, text).unwrap();
+            Config::load(Some(file.as_path()), toml::from_str(overrides).unwrap()).unwrap_err().to_string()
+        };
+        let name = file.to_str().unwrap();
+        for (text, part) in [
+            ("token = 98765432109", "'token': expected a string"),
+            ("token = 'a'\nparallel_files = '98765432109'", "'parallel_files': expected u64"),
+            ("token = 'a'\nrootz = ['98765432109']", "rootz"),
+            ("url = 'http://a'\ntoken = a98765432109", "line 2: "),
+        ] {
+            let error = error_of(text, "");
+            assert!(error.contains(name) && error.contains(part), "{error}");
+            assert!(!error.contains("98765432109"), "{error}");
+        }
+        let error = error_of("url = 'http://a'\ntoken = 'a'", "url = 5");
+        assert!(error.contains("'url'") && !error.contains(name), "{error}");
+        std::fs::remove_file(&file).unwrap();
     }
 
     #[test]

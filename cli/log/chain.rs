@@ -53,7 +53,7 @@ pub(super) async fn verify(pool: &PgPool, args: &VerifyArgs) -> anyhow::Result<E
     let published = args.head.as_deref().map(published).transpose()?;
     if let (Some(head), Some(path)) = (&published, &args.public_key) {
         head.check(&read(path)?)
-            .with_context(|| format!("the head is not to be believed with {}", path.display()))?;
+            .with_context(|| format!("the head's signature does not verify with {}", path.display()))?;
     }
     let bar = progress::bar("", "events");
     let moved = |done: i64, all: i64| progress::show(&bar, done as u64, all as u64);

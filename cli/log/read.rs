@@ -2,7 +2,7 @@ use std::{io::Write, time::Duration};
 
 use anyhow::{Context as _, bail, ensure};
 use clap::Args;
-use signalbox_event_store::{LogFilter, LogOrder, Moment, RecordedEvent, search};
+use signalbox_event_store::{LogFilter, LogOrder, Moment, RecordedEvent, SearchError, search};
 use signalbox_gateway::LogEventOut;
 use signalbox_projections::register::stream_state;
 use sqlx::PgPool;
@@ -71,17 +71,33 @@ pub(super) async fn tail(pool: &PgPool, args: TailArgs) -> anyhow::Result<()> {
         return Ok(());
     }
     loop {
-        let new = LogFilter { first: Some(seen + 1), ..filter.clone() };
-        let events = search(pool, &new, LogOrder::OldestFirst, PIECE).await?;
+        let head = signalbox_event_store::head_position(pool).await?;
+        let events = after(pool, &filter, seen, head).await?;
         let is_all = (events.len() as i64) < PIECE;
         for event in events {
             seen = event.position;
             print(event, json)?;
         }
         if is_all {
+            // Events that do not match are searched once.
+            seen = seen.max(head);
             sleep(POLL).await;
         }
     }
+}
+
+/// The first events after `seen` that match `filter`, up to the position `last`.
+async fn after(
+    pool: &PgPool,
+    filter: &LogFilter,
+    seen: i64,
+    last: i64,
+) -> Result<Vec<RecordedEvent>, SearchError> {
+    if last <= seen {
+        return Ok(Vec::new());
+    }
+    let new = LogFilter { first: Some(seen + 1), last: Some(last), ..filter.clone() };
+    search(pool, &new, LogOrder::OldestFirst, PIECE).await
 }
 
 fn print(event: RecordedEvent, json: bool) -> anyhow::Result<()> {

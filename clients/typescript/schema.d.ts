@@ -2279,7 +2279,7 @@ export interface paths {
         };
         get?: never;
         put?: never;
-        /** Deliver past events that the subscription lists and was not told of, in the background. */
+        /** Deliver past events that the subscription lists and was not sent, in the background. */
         post: operations["replay_webhook"];
         delete?: never;
         options?: never;
@@ -2457,9 +2457,9 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Whether requests can be served: within 10 s a command was answered, a read model moved or none had work, and the database
-         *     answered; the broker is connected, and there is somebody who can log in. A single part that does not work shows in `/health`
-         *     instead.
+         * Whether requests can be served: within the last 10 s a command handler answered, at least one read model moved or had nothing
+         *     left to apply, and the database answered through each pool of connections; the broker is connected, a user exists, and the
+         *     process is not stopping. A single part that does not work shows in `/health` instead.
          */
         get: operations["readyz"];
         put?: never;

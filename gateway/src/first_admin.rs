@@ -7,11 +7,11 @@ use rand::{TryRngCore, rngs::OsRng};
 use signalbox_clock::Clock;
 use signalbox_config::Secret;
 use signalbox_domain::{
-    identity::{NewUser, Role, User, UserCommand},
+    identity::{EMAIL_CLAIM, NewUser, Role, User, UserCommand},
     kernel::{Actor, Metadata, Rejection},
 };
+use signalbox_event_store::is_any_claimed;
 use signalbox_messaging::Bus;
-use signalbox_projections::identity::queries;
 use sqlx::PgPool;
 use uuid::Uuid;
 
@@ -73,7 +73,8 @@ pub async fn ensure_admin(
     clock: &Clock,
     admin: FirstAdmin,
 ) -> Result<Option<NewAdmin>, FirstAdminError> {
-    if queries::has_users(pool).await? {
+    // The log says so, where the read models have not caught up yet, as after an import.
+    if is_any_claimed(pool, EMAIL_CLAIM).await? {
         return Ok(None);
     }
     let email = admin.email.unwrap_or_else(|| "admin@signalbox.local".to_owned());
@@ -92,7 +93,7 @@ pub async fn ensure_admin(
     };
     match bus.send::<User>(clock.new_id(), None, &metadata(clock), &UserCommand::Create(new)).await {
         Ok(_) => Ok(Some(NewAdmin { login: email, made_password: is_made.then_some(password) })),
-        // Another process was faster, or the read model is still behind.
+        // Another process was faster.
         Err(rejection) if rejection.code.ends_with("_taken") => Ok(None),
         Err(rejection) => Err(rejection.into()),
     }

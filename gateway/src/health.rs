@@ -172,9 +172,9 @@ pub(crate) async fn live() -> Json<serde_json::Value> {
     Json(json!({"status": "ok"}))
 }
 
-/// Whether requests can be served: within 10 s a command was answered, a read model moved or none had work, and the database
-/// answered; the broker is connected, and there is somebody who can log in. A single part that does not work shows in `/health`
-/// instead.
+/// Whether requests can be served: within the last 10 s a command handler answered, at least one read model moved or had nothing
+/// left to apply, and the database answered through each pool of connections; the broker is connected, a user exists, and the
+/// process is not stopping. A single part that does not work shows in `/health` instead.
 #[utoipa::path(get, path = "/readyz", tag = "health", operation_id = "readyz", responses((status = 200, body = ReadyOut), (status = 503, body = ReadyOut)))]
 pub(crate) async fn ready(State(readiness): State<Readiness>) -> Response {
     ready_answer(&readiness).await

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{StreamExt, future::join_all};
 use signalbox_clock::Clock;
 use signalbox_database::{
     ops::{idempotent_requests, login_codes},
@@ -15,7 +15,7 @@ use signalbox_domain::{
 };
 use signalbox_messaging::{Bus, Wakeup};
 use signalbox_projections::transfer::queries::{self, agent_requests};
-use tokio::time::{MissedTickBehavior, interval, sleep};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use uuid::Uuid;
 
 use crate::{
@@ -37,6 +37,8 @@ use crate::{
 const WARNINGS: Duration = Duration::from_secs(60);
 /// How often tokens of agents and credentials of open sockets are looked at; with how long they are remembered it stays below a second.
 const CREDENTIALS: Duration = Duration::from_millis(150);
+/// How long the ends of sessions whose tokens are void may take to be noted.
+const NOTED: Duration = Duration::from_millis(300);
 /// How often PostgreSQL's clock is read.
 const SERVER_TIME: Duration = Duration::from_secs(5);
 /// How often other gateways hear of what this one has let through.
@@ -134,8 +136,11 @@ async fn end_revoked(state: &Services) -> Result<(), sqlx::Error> {
     let void: Vec<_> = tokens.into_iter().filter(|token| !valid.contains(token)).collect();
     if !void.is_empty() {
         state.agent_work.end_tokens(&void);
-        for ended in state.live_agents.end_tokens(&void) {
-            end_polling(&state.clock, &state.bus, &state.agent_work, ended).await;
+        let ended = state.live_agents.end_tokens(&void);
+        let noted = ended.into_iter().map(|it| end_polling(&state.clock, &state.bus, &state.agent_work, it));
+        // Else other tokens that end meanwhile would have to wait for the bus.
+        if timeout(NOTED, join_all(noted)).await.is_err() {
+            tracing::warn!("the ends of sessions were not noted in time; the sweep does it");
         }
     }
     Ok(())
@@ -156,11 +161,10 @@ async fn end_polling(clock: &Clock, bus: &Bus, agent_work: &AgentWork, ended: En
 }
 
 async fn share_rates(bus: &Bus, limiter: &Limiter, gateway: Uuid) -> Result<(), sqlx::Error> {
-    let taken = limiter.drain_taken();
-    if !taken.is_empty()
-        && let Err(error) = bus.wake(&Wakeup::RateTaken { gateway, taken }).await
-    {
-        tracing::debug!(%error, "rates were not shared");
+    for taken in limiter.drain_taken() {
+        if let Err(error) = bus.wake(&Wakeup::RateTaken { gateway, taken }).await {
+            tracing::debug!(%error, "rates were not shared");
+        }
     }
     Ok(())
 }

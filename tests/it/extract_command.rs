@@ -52,6 +52,23 @@ fn one_bad_file_spoils_nothing_but_the_exit_code() {
 }
 
 #[test]
+fn documents_of_one_name_do_not_overwrite_each_other() {
+    let folder = TempDir::new().unwrap();
+    let copies = ["a", "b"].map(|name| folder.path().join(name).join("letter.docx"));
+    for copy in &copies {
+        std::fs::create_dir(copy.parent().unwrap()).unwrap();
+        std::fs::copy(sample("letter.docx"), copy).unwrap();
+    }
+    let output = extract(folder.path(), &["-o", "out"], &copies);
+    let errors = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{errors}");
+    assert!(errors.contains("would both be written to out/letter.docx.md"), "{errors}");
+    assert!(!folder.path().join("out").exists());
+    // Standard output has room for both.
+    assert_eq!(extract(folder.path(), &[], &copies).status.code(), Some(0));
+}
+
+#[test]
 fn bad_arguments_are_reported_before_any_file_is_read() {
     let folder = TempDir::new().unwrap();
     let unknown = extract(folder.path(), &["-l", "xyz"], &[sample("report.pdf")]);

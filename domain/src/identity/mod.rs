@@ -10,7 +10,7 @@ pub use api_token::{ApiToken, ApiTokenCommand, ApiTokenEvent, ApiTokenEventKind,
 pub use external::ExternalIdentity;
 pub use role::Role;
 pub use session::{Session, SessionCommand, SessionEvent, SessionEventKind};
-pub use user::{NewUser, User, UserChanges, UserCommand, UserEvent, UserEventKind};
+pub use user::{EMAIL_CLAIM, NewUser, User, UserChanges, UserCommand, UserEvent, UserEventKind};
 
 /// The limits that the rules below keep, for those who describe or check them elsewhere.
 pub mod limits {

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// Deliveries that one request makes again.
-const MOST_AT_ONCE: i64 = 1000;
+const MOST_AT_ONCE: usize = 1000;
 /// Commands under way at the same time.
 const CONCURRENT: usize = 16;
 
@@ -235,11 +235,15 @@ pub(crate) async fn redeliver_failed(
     Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,
-    JsonBody(wanted): JsonBody<RedeliverIn>,
+    JsonBody(given_up): JsonBody<RedeliverIn>,
 ) -> Result<Response, Problem> {
     let webhook = find::<WebhookRow>(&database, &id).await?;
-    let dead = deliveries::dead_since(&database.primary, webhook.id, wanted.since, MOST_AT_ONCE).await?;
-    let (redelivered, more) = (dead.len(), dead.len() as i64 == MOST_AT_ONCE);
+    // One more shows whether others remain.
+    let limit = MOST_AT_ONCE as i64 + 1;
+    let mut dead = deliveries::dead_since(&database.primary, webhook.id, given_up.since, limit).await?;
+    let more = dead.len() > MOST_AT_ONCE;
+    dead.truncate(MOST_AT_ONCE);
+    let redelivered = dead.len();
     let mut batches = BTreeMap::<Uuid, Vec<DeliveryId>>::new();
     for (batch, delivery) in dead {
         batches.entry(batch).or_default().push(delivery);
@@ -256,7 +260,10 @@ pub(crate) async fn redeliver_failed(
     let written: Vec<Written> = sent.buffer_unordered(CONCURRENT).try_collect().await?;
     let unseen = written.iter().find_map(|written| written.unseen);
     let repeated = written.iter().all(|written| written.repeated);
-    let message = format!("{redelivered} deliveries are made again.");
+    let message = match redelivered {
+        1 => "1 delivery is made again.".to_owned(),
+        count => format!("{count} deliveries are made again."),
+    };
     let out = RedeliveredOut { status: "success", message, redelivered, more };
     Ok(answer::written(Written { unseen, repeated, ..Written::default() }, StatusCode::OK, None, &out))
 }

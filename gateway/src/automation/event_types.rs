@@ -90,8 +90,18 @@ fn filters(event_type: EventType) -> &'static [&'static str] {
         EventType::AlarmFiring | EventType::AlarmCleared | EventType::AlarmAcknowledged => {
             &["channels", "labels", "severity"]
         }
-        event_type if EventType::OF_RULES.contains(&event_type) => &["channels", "labels"],
-        _ => &[],
+        EventType::SensorReading
+        | EventType::SensorThresholdExceeded
+        | EventType::ExperimentStarted
+        | EventType::ExperimentStopped
+        | EventType::SystemHealthChanged => &["channels", "labels"],
+        EventType::ExtractionCompleted
+        | EventType::ExtractionFailed
+        | EventType::AgentOnline
+        | EventType::AgentOffline
+        | EventType::FirmwareCompleted
+        | EventType::FirmwareFailed
+        | EventType::LogEntry => &[],
     }
 }
 
@@ -336,6 +346,13 @@ mod tests {
             assert!(schema.is_valid(&body), "{event_type:?}");
             body.as_object_mut().unwrap().remove("value");
             assert!(!schema.is_valid(&body), "{event_type:?}");
+        }
+    }
+
+    #[test]
+    fn types_that_rules_publish_are_filtered_by_channel() {
+        for event_type in EventType::OF_RULES {
+            assert_eq!(filters(event_type), ["channels", "labels"], "{event_type:?}");
         }
     }
 

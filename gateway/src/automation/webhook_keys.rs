@@ -43,7 +43,6 @@ impl Scheme {
 }
 
 /// A secret that a request sets.
-#[derive(Debug)]
 pub(super) struct NewSecret {
     text: String,
     pub(super) sealed: String,

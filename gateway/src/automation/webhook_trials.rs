@@ -38,7 +38,7 @@ pub(crate) const SHOWN: usize = 100;
 /// Events of the log that a dry run looks at, all kinds of events counted.
 const LOOKED_AT: i64 = 100_000;
 /// Events of the log that are read at once.
-const PORTION: i64 = 10_000;
+const PAGE: i64 = 10_000;
 
 /// Which past events are to be delivered.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -126,7 +126,7 @@ pub(crate) async fn test(
     Ok(answer::written(written, StatusCode::CREATED, Some(&location), &DeliveryOut::from(&row)))
 }
 
-/// Deliver past events that the subscription lists and was not told of, in the background.
+/// Deliver past events that the subscription lists and was not sent, in the background.
 #[utoipa::path(post, path = "/api/v1/webhooks/{id}/replay", tag = "webhooks", security(("jwt" = [])), params(("id" = String, Path,)), request_body = ReplayIn, operation_id = "replay_webhook",
     responses((status = 202, body = WebhookOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut), (status = 409, body = ProblemOut),
         (status = 422, body = ProblemOut)))]
@@ -136,11 +136,11 @@ pub(crate) async fn replay(
     Admin(user): Admin,
     Text(id): Text,
     context: RequestContext,
-    JsonBody(wanted): JsonBody<ReplayIn>,
+    JsonBody(span): JsonBody<ReplayIn>,
 ) -> Result<Response, Problem> {
-    in_order(wanted.from, wanted.to)?;
+    in_order(span.from, span.to)?;
     let webhook = find::<WebhookRow>(&database, &id).await?;
-    let (after, last) = stretch(&database, wanted.from, wanted.to).await?;
+    let (after, last) = positions_between(&database, span.from, span.to).await?;
     let command = WebhookCommand::Replay(Replay { id: context.resource, after, last });
     let metadata = context.metadata(user.actor(), "replay webhook");
     let written = commands.write::<Webhook>(webhook.id.0, None, &metadata, &command).await?;
@@ -157,13 +157,13 @@ pub(crate) async fn dry_run(
     State(server_clock): State<SharedServerClock>,
     _: Admin,
     Text(id): Text,
-    JsonBody(wanted): JsonBody<DryRunIn>,
+    JsonBody(trial): JsonBody<DryRunIn>,
 ) -> Result<Json<DryRunOut>, Problem> {
-    let from = wanted.from.unwrap_or_else(|| server_clock.now() - TimeDelta::days(1));
-    in_order(from, wanted.to)?;
+    let from = trial.from.unwrap_or_else(|| server_clock.now() - TimeDelta::days(1));
+    in_order(from, trial.to)?;
     let webhook = find::<WebhookRow>(&database, &id).await?;
-    let (mut after, last) = stretch(&database, from, wanted.to).await?;
-    let lists = |event: &Outgoing| match &wanted.events {
+    let (mut after, last) = positions_between(&database, from, trial.to).await?;
+    let lists = |event: &Outgoing| match &trial.events {
         Some(events) => events.contains(&event.event_type) && webhook.filters.pass(&event.subject),
         None => webhook.receives(event.event_type.as_str(), &event.subject),
     };
@@ -171,7 +171,7 @@ pub(crate) async fn dry_run(
     let mut out = DryRunOut { matched: 0, complete: end == last, data: Vec::new() };
     while after < end {
         let mut connection = database.primary.acquire().await?;
-        let slice = read_all_with(&mut connection, after, PORTION.min(end - after), &PUBLISHED).await?;
+        let slice = read_all_with(&mut connection, after, PAGE.min(end - after), &PUBLISHED).await?;
         drop(connection);
         let Some(reached) = slice.last() else { break };
         after = reached;
@@ -203,7 +203,7 @@ fn in_order(from: DateTime<Utc>, to: Option<DateTime<Utc>>) -> Result<(), Proble
 }
 
 /// The positions of what was recorded from `from` to `to`: after the first and up to the second.
-async fn stretch(
+async fn positions_between(
     database: &Database,
     from: DateTime<Utc>,
     to: Option<DateTime<Utc>>,

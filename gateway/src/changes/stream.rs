@@ -167,8 +167,9 @@ impl Stream {
                 let comment = Event::default().id(self.seen.to_string()).comment("keep-alive");
                 self.send(comment).await?;
             }
+            let silence_left = KEEP_ALIVE.saturating_sub(self.spoke.elapsed());
             // Notified or not, it checks.
-            let _ = timeout(POLL, self.moved.changed()).await;
+            let _ = timeout(POLL.min(silence_left), self.moved.changed()).await;
         }
     }
 

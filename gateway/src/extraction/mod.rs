@@ -13,8 +13,6 @@ pub(crate) mod services;
 mod submit;
 mod upload;
 
-use std::time::Duration;
-
 use axum::{
     extract::{FromRequestParts, Request},
     http::{header, request::Parts},
@@ -126,8 +124,10 @@ pub(crate) async fn upload_place(
     share: &Share,
 ) -> Result<Place, Problem> {
     let full = || Problem::unavailable("Too many files are being received: try again in a moment.");
-    let limit = Duration::from_secs(config.extraction.patience_seconds);
-    timeout(limit, uploads.take(share)).await.map_err(|_| full())?.map_err(|_| full())
+    timeout(config.extraction.queue_timeout(), uploads.take(share))
+        .await
+        .map_err(|_| full())?
+        .map_err(|_| full())
 }
 
 impl Caller {

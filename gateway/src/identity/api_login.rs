@@ -19,7 +19,11 @@ use crate::{
     extract::JsonBody,
     identity::services::LoginServices,
     problem::{Problem, ProblemOut},
-    services::{auth::Sessions, commands::Commands, replica::Database},
+    services::{
+        auth::{ApiTokens, Sessions},
+        commands::Commands,
+        replica::Database,
+    },
 };
 
 /// A login of services 2 and 3.
@@ -54,7 +58,9 @@ pub(crate) async fn login(
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut)))]
 pub(crate) async fn logout(
     State(commands): State<Commands>,
+    State(database): State<Database>,
     State(sessions): State<Arc<Sessions>>,
+    State(api_tokens): State<Arc<ApiTokens>>,
     Reader(current): Reader,
     context: RequestContext,
 ) -> Result<Json<StatusOut>, Problem> {
@@ -65,7 +71,12 @@ pub(crate) async fn logout(
             sessions.forget(session);
         }
         Credential::ApiToken(token) => {
+            let row = queries::api_token(&database.primary, token).await?;
             commands.write::<ApiToken>(token, None, &metadata, &ApiTokenCommand::Revoke).await?;
+            // Else it would be valid here for the rest of a second.
+            if let Some(row) = row {
+                api_tokens.forget(row.secret_sha256);
+            }
         }
     }
     Ok(Json(StatusOut::success("Successfully logged out.")))

@@ -190,9 +190,16 @@ fn expiry(wanted: Option<Option<String>>, now: DateTime<Utc>) -> Result<Option<D
     match wanted {
         None => Ok(Some(now + DEFAULT_LIFE)),
         Some(None) => Ok(None),
-        Some(Some(text)) => parse_expiry(text.trim()).map(Some).ok_or_else(|| {
-            Problem::field("expires_at", "must be a time such as 2030-01-31T12:00:00Z, a date, or null")
-        }),
+        Some(Some(text)) => match parse_expiry(text.trim()) {
+            Some(time) if time > now => Ok(Some(time)),
+            Some(_) => {
+                Err(Problem::field("expires_at", "must be in the future: the token would never be valid"))
+            }
+            None => {
+                let fault = "must be a time such as 2030-01-31T12:00:00Z, a date, or null";
+                Err(Problem::field("expires_at", fault))
+            }
+        },
     }
 }
 

@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Credentials of a user.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Deserialize, ToSchema)]
 pub(crate) struct LoginIn {
     /// E-mail address or user name.
     #[serde(default, alias = "username")]
@@ -64,7 +64,7 @@ pub(crate) struct UserOut {
 }
 
 /// A change of the own password.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Deserialize, ToSchema)]
 pub(crate) struct PasswordIn {
     /// Present password.
     #[serde(default, alias = "current_password")]

@@ -45,7 +45,7 @@ pub(crate) struct UserRecordOut {
 }
 
 /// A new user.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Deserialize, ToSchema)]
 pub(crate) struct UserIn {
     email: String,
     /// 2 to 50 characters.
@@ -58,7 +58,7 @@ pub(crate) struct UserIn {
 }
 
 /// Changes of a user; absent or null fields stay as they are.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Deserialize, ToSchema)]
 pub(crate) struct UserChangesIn {
     email: Option<String>,
     username: Option<String>,

@@ -342,8 +342,13 @@ async fn take(services: &SocketServices, user: &CurrentUser, message: &str) -> O
     let id = message.remove("id").filter(|id| !id.is_null());
     let items = match message.remove("datapoints") {
         Some(Value::Array(items)) if !items.is_empty() => items,
-        _ if id.is_none() => return None,
-        _ => Vec::new(),
+        None | Some(Value::Null | Value::Array(_)) if id.is_none() => return None,
+        None | Some(Value::Null | Value::Array(_)) => Vec::new(),
+        Some(_) => {
+            let mut said = complaint("nothing was recorded: datapoints must be a list");
+            said["id"] = id.unwrap_or_default();
+            return Some(said);
+        }
     };
     let mut said = match take_items(services, user, id.as_ref(), items).await {
         Ok(taken) if id.is_some() => taken.confirmation(),

@@ -9,7 +9,7 @@ use signalbox_projections::{is_set_aside, progress};
 use sqlx::PgPool;
 use tokio::{
     sync::watch,
-    time::{Instant, timeout},
+    time::{Instant, sleep, timeout_at},
 };
 use uuid::Uuid;
 
@@ -83,6 +83,7 @@ impl ReadGate {
         id: Uuid,
         position: i64,
     ) -> bool {
+        let deadline = Instant::now() + READ_MODEL_TIMEOUT;
         if !self.wait(context, position).await {
             return false;
         }
@@ -90,8 +91,9 @@ impl ReadGate {
         if !has_set_aside {
             return true;
         }
-        let waits = is_set_aside(&self.pool, context, aggregate_type, &id.to_string(), position).await;
-        waits.is_ok_and(|waits| !waits)
+        let id = id.to_string();
+        let waits = is_set_aside(&self.pool, context, aggregate_type, &id, position);
+        matches!(timeout_at(deadline, waits).await, Ok(Ok(false)))
     }
 
     /// Waits until `projection` shows `position`; false when it has not within 2 s.
@@ -103,20 +105,23 @@ impl ReadGate {
     pub(crate) async fn wait_at_most(&self, projection: &str, position: i64, limit: Duration) -> bool {
         let Some(known) = self.reached.get(projection) else { return true };
         let mut known = known.subscribe();
-        let deadline = Instant::now() + limit;
-        while Instant::now() < deadline {
-            let reached = matches!(
-                timeout(CHECKPOINT_POLL_INTERVAL, known.wait_for(|known| known.position >= position)).await,
-                Ok(Ok(_))
-            );
-            if reached {
-                return true;
-            }
+        let shown = known.wait_for(|known| known.position >= position);
+        tokio::select! {
+            biased;
+            shown = shown => shown.is_ok(),
+            () = sleep(limit) => false,
+            () = self.poll(projection) => false,
+        }
+    }
+
+    /// Reads the checkpoint of `projection` again and again: wakeups may be lost.
+    async fn poll(&self, projection: &str) {
+        loop {
+            sleep(CHECKPOINT_POLL_INTERVAL).await;
             if let Ok(stored) = progress(&self.pool, projection).await {
                 self.advance(projection, stored.position, stored.has_set_aside);
             }
         }
-        self.known(projection) >= position
     }
 }
 

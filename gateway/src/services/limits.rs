@@ -13,6 +13,10 @@ use chrono::{DateTime, Utc};
 
 /// Buckets at most; the fullest are forgotten first, as they are most like new ones.
 const MAX_BUCKETS: usize = 100_000;
+/// Buckets of a report; with the longest keys it has 300 kB, and a message may have 1 MB.
+const MAX_REPORTED: usize = 1000;
+/// Bytes of a key. Those who choose longer ones share a bucket with all that begin alike.
+const MAX_KEY: usize = 256;
 
 /// Tokens per minute, and how many may be taken at once.
 #[derive(Debug, Clone, Copy)]
@@ -61,6 +65,7 @@ impl Limiter {
     /// # Errors
     /// The seconds after which there is one again.
     pub(crate) fn take(&self, key: &str, rate: Rate, now: DateTime<Utc>) -> Result<(), u64> {
+        let key = bounded(key);
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let bucket = inner.bucket(key, rate, now);
         if bucket.tokens < 1.0 {
@@ -75,6 +80,7 @@ impl Limiter {
     /// Takes one token from the bucket `key` also where it has none: for what cannot be refused any more. Returns the time after
     /// which the bucket no longer owes anything. Several that wait for it in turn have the limit once and not once each.
     pub(crate) fn owe(&self, key: &str, rate: Rate, now: DateTime<Utc>) -> Duration {
+        let key = bounded(key);
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         *inner.taken.entry(shared_name(key, rate)).or_default() += 1;
         let bucket = inner.bucket(key, rate, now);
@@ -85,6 +91,7 @@ impl Limiter {
 
     /// Gives back a token that was taken from the bucket `key`.
     pub(crate) fn give_back(&self, key: &str, rate: Rate, now: DateTime<Utc>) {
+        let key = bounded(key);
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let bucket = inner.bucket(key, rate, now);
         bucket.tokens = (bucket.tokens + 1.0).min(f64::from(rate.burst));
@@ -98,9 +105,13 @@ impl Limiter {
         }
     }
 
-    /// The requests admitted since the last call, for the report to the other gateways.
-    pub(crate) fn drain_taken(&self) -> HashMap<String, u32> {
-        std::mem::take(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner).taken)
+    /// The requests admitted since the last call, for reports to the other gateways, each of which fits into a message.
+    pub(crate) fn drain_taken(&self) -> Vec<HashMap<String, u32>> {
+        let taken = std::mem::take(&mut self.inner.lock().unwrap_or_else(PoisonError::into_inner).taken);
+        let mut taken = taken.into_iter();
+        let reports =
+            std::iter::from_fn(|| Some(taken.by_ref().take(MAX_REPORTED).collect::<HashMap<_, _>>()));
+        reports.take_while(|report| !report.is_empty()).collect()
     }
 
     /// Subtracts `taken`, which another gateway has admitted. Principals that this gateway has not seen count too, or
@@ -144,6 +155,11 @@ impl Inner {
             !is_removed
         });
     }
+}
+
+/// The beginning of `key` that names its bucket.
+fn bounded(key: &str) -> &str {
+    &key[..key.floor_char_boundary(MAX_KEY)]
 }
 
 /// The name of a bucket between gateways; it contains the rate, for gateways that have to create the bucket.
@@ -196,7 +212,7 @@ mod tests {
             assert_eq!(limiter.take("a", RATE, now), Ok(()));
             limiter.give_back("a", RATE, now);
         }
-        assert_eq!(limiter.drain_taken(), HashMap::new());
+        assert_eq!(limiter.drain_taken(), Vec::new());
         limiter.give_back("a", RATE, now);
         assert_eq!(limiter.take("a", RATE, now), Ok(()));
         assert_eq!(limiter.take("a", RATE, now), Ok(()));
@@ -221,12 +237,37 @@ mod tests {
         let (one, other, now) = (Limiter::default(), Limiter::default(), DateTime::UNIX_EPOCH);
         assert!(other.take("a", RATE, now).is_ok());
         assert!(one.take("a", RATE, now).is_ok());
-        one.note(&other.drain_taken(), now);
+        note_all(&one, &other, now);
         assert_eq!(one.take("a", RATE, now), Err(1));
         // Also for a principal that a gateway meets for the first time.
         let key = "login account:a b/c";
         assert!(other.take(key, RATE, now).and(other.take(key, RATE, now)).is_ok());
-        one.note(&other.drain_taken(), now);
+        note_all(&one, &other, now);
         assert_eq!(one.take(key, RATE, now), Err(1));
+    }
+
+    #[test]
+    fn many_long_keys_make_neither_large_buckets_nor_large_reports() {
+        let (one, other, now) = (Limiter::default(), Limiter::default(), DateTime::UNIX_EPOCH);
+        let key = |number: usize| format!("{number} {}", "\u{1f511}".repeat(250_000));
+        for number in 0..MAX_REPORTED + 1 {
+            assert_eq!(other.take(&key(number), RATE, now), Ok(()));
+        }
+        assert!(other.inner.lock().unwrap().buckets.keys().all(|key| key.len() <= MAX_KEY));
+        let reports = other.drain_taken();
+        assert_eq!(reports.iter().map(HashMap::len).collect::<Vec<_>>(), [MAX_REPORTED, 1]);
+        assert!(reports.iter().all(|report| serde_json::to_vec(report).unwrap().len() < 500_000));
+        for report in &reports {
+            one.note(report, now);
+        }
+        assert_eq!(one.take(&key(7), RATE, now), Ok(()));
+        assert_eq!(one.take(&key(7), RATE, now), Err(1), "it is the same bucket at both");
+    }
+
+    /// Has `to` subtract what `from` has let through since the last time.
+    fn note_all(to: &Limiter, from: &Limiter, now: DateTime<Utc>) {
+        for report in from.drain_taken() {
+            to.note(&report, now);
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! Whether a process can serve requests.
 //!
-//! Ready means that within the last 10 s a handler answered a command, at least one read model moved or had nothing to do, and
-//! PostgreSQL answered through each pool of this process. A single part that is stuck shows in health instead, so that it
-//! takes no gateway out of service. A task observes all of this once a second; a probe only compares times.
+//! Ready means that within the last 10 s a command handler answered, at least one read model moved or had nothing left to apply,
+//! and PostgreSQL answered through each pool of this process; and that the broker is connected, a user exists, and the process is
+//! not stopping. A single part that is stuck shows in health instead, so that it takes no gateway out of service. A task observes
+//! the first three once a second. A probe compares their times, observes once more if one is too old, and queries for a user.
 
 use signalbox_boxed::boxed;
 use std::{

@@ -26,8 +26,8 @@ use crate::{
 
 /// Extensions that an agent may list at most.
 const MAX_CAPABILITIES: usize = 32;
-/// Messages that one acknowledgement may name; an agent has at most a few dozen at a time.
-const MAX_ACKNOWLEDGED: usize = 1000;
+/// Messages that are taken from a mailbox at once; an agent has at most a few dozen at a time.
+const ACKNOWLEDGED_AT_ONCE: usize = 1000;
 /// The extension of agents that report digests.
 const CHECKSUM: &str = "checksum";
 /// Longest name of an extension, in characters.
@@ -176,11 +176,13 @@ pub(super) async fn acknowledge(
     peer: &Peer,
     ids: &[i64],
 ) -> Result<(), Problem> {
-    let ids = &ids[..ids.len().min(MAX_ACKNOWLEDGED)];
-    let taken = mailbox.waiting(peer.auth.agent, ids).await?;
-    // Before they are removed: after a failure in between they are given out again, and acknowledged.
-    requests::record_taken(&database.primary, peer.auth.agent, &taken).await?;
-    Ok(mailbox.remove_taken(&taken).await?)
+    for ids in ids.chunks(ACKNOWLEDGED_AT_ONCE) {
+        let taken = mailbox.waiting(peer.auth.agent, ids).await?;
+        // Before they are removed: after a failure in between they are given out again, and acknowledged.
+        requests::record_taken(&database.primary, peer.auth.agent, &taken).await?;
+        mailbox.remove_taken(&taken).await?;
+    }
+    Ok(())
 }
 
 /// Notes what the agent says of its machine, and puts right what it has forgotten about.

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
 use crate::Secret;
@@ -63,4 +65,12 @@ pub struct Extraction {
     pub llm_seconds: u64,
     /// Letters of such a piece, about: pieces end between blocks.
     pub llm_piece_letters: usize,
+}
+
+impl Extraction {
+    /// How long a document may wait for a parser.
+    #[must_use]
+    pub fn queue_timeout(&self) -> Duration {
+        Duration::from_secs(self.patience_seconds)
+    }
 }

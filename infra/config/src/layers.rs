@@ -1,5 +1,7 @@
 //! Settings as values that lie over each other: defaults, a file, the environment.
 
+use std::path::Path;
+
 use toml::{Table, Value};
 
 use crate::{ConfigError, error::invalid};
@@ -7,9 +9,13 @@ use crate::{ConfigError, error::invalid};
 /// How the names of our own variables begin.
 pub(crate) const PREFIX: &str = "SIGNALBOX_";
 
-/// The values of a TOML text.
-pub(crate) fn parse(text: &str) -> Result<Table, ConfigError> {
-    text.parse().map_err(|error: toml::de::Error| invalid(error.message()))
+/// The values of `text`, which stands in the file at `path`.
+pub(crate) fn parse(path: &Path, text: &str) -> Result<Table, ConfigError> {
+    text.parse().map_err(|error: toml::de::Error| {
+        let start = error.span().map_or(0, |span| span.start);
+        let line = text.bytes().take(start).filter(|byte| *byte == b'\n').count() + 1;
+        ConfigError::Syntax { path: path.to_owned(), line, fault: error.message().to_owned() }
+    })
 }
 
 /// Lays `over` over `values`.
@@ -28,21 +34,26 @@ pub(crate) fn merge(values: &mut Table, over: Table) {
 
 /// Lays the variable `name` over `values`, if it names a setting.
 pub(crate) fn set_from_environment(values: &mut Table, name: &str, value: &str) -> Result<(), ConfigError> {
-    let path = match name {
-        "DATABASE_URL" => Some(("database".to_owned(), "url".to_owned())),
-        "NATS_URL" => Some(("nats".to_owned(), "url".to_owned())),
-        "OTEL_EXPORTER_OTLP_ENDPOINT" => Some(("telemetry".to_owned(), "otlp_endpoint".to_owned())),
-        _ => name
-            .strip_prefix(PREFIX)
-            .and_then(|rest| rest.split_once("__"))
-            .map(|(section, key)| (section.to_ascii_lowercase(), key.to_ascii_lowercase())),
-    };
-    let Some((section, key)) = path else { return Ok(()) };
-    let known = values.get_mut(&section).and_then(Value::as_table_mut).and_then(|table| table.get_mut(&key));
+    let Some(path) = path_of(name) else { return Ok(()) };
+    let (section, key) = path.split_once('.').unwrap_or_default();
+    let known = values.get_mut(section).and_then(Value::as_table_mut).and_then(|table| table.get_mut(key));
     let slot = known.ok_or_else(|| invalid(&format!("{name} names no setting")))?;
     *slot =
         typed_like(slot, value).ok_or_else(|| invalid(&format!("{name} has a value of the wrong type")))?;
     Ok(())
+}
+
+/// The setting that the variable `name` sets, e.g. `server.address`.
+pub(crate) fn path_of(name: &str) -> Option<String> {
+    match name {
+        "DATABASE_URL" => Some("database.url".to_owned()),
+        "NATS_URL" => Some("nats.url".to_owned()),
+        "OTEL_EXPORTER_OTLP_ENDPOINT" => Some("telemetry.otlp_endpoint".to_owned()),
+        _ => {
+            let (section, key) = name.strip_prefix(PREFIX)?.split_once("__")?;
+            Some(format!("{section}.{key}").to_ascii_lowercase())
+        }
+    }
 }
 
 /// `text` as a value of the same type as `example`; lists are separated by commas.

@@ -6,8 +6,10 @@ mod extraction;
 mod identity;
 mod layers;
 mod load;
+mod ranges;
 mod secret;
 mod sections;
+mod sources;
 mod storage;
 
 use serde::{Deserialize, Serialize};

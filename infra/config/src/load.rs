@@ -3,42 +3,31 @@ use std::{collections::HashMap, path::Path};
 use toml::Value;
 
 use crate::{
-    Config, ConfigError, Monitoring,
-    error::invalid,
-    layers::{PREFIX, merge, parse, set_from_environment},
+    Config, ConfigError,
+    error::{fault_of, invalid, key_of},
+    ranges::out_of_range,
+    sources::Sources,
 };
-
-const DEFAULTS: &str = include_str!("signalbox.default.toml");
-/// Longest time that datapoints or their roll-ups are kept, but for ever.
-const MAX_RETENTION_DAYS: u32 = 36_500;
 
 impl Config {
     /// Defaults, then the file at `path`, then `environment`.
     ///
     /// # Errors
-    /// [`ConfigError`] names the file or the key that is wrong.
+    /// [`ConfigError`] names the key that is wrong, and the file or variable that has it.
     pub fn load(path: Option<&Path>, environment: &HashMap<String, String>) -> Result<Self, ConfigError> {
-        let mut values = parse(DEFAULTS)?;
-        if let Some(path) = path {
-            let read = std::fs::read_to_string(path);
-            let text = read.map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-            merge(&mut values, parse(&text)?);
+        Self::of(&Sources::read(path, environment)?)
+    }
+
+    pub(crate) fn of(sources: &Sources<'_>) -> Result<Self, ConfigError> {
+        let values = sources.merged()?;
+        if let Some((key, fault)) = out_of_range(&values) {
+            return Err(sources.fault(key, &fault));
         }
-        // Our own names last: they override those shared with other programs.
-        let (ours, shared): (Vec<_>, Vec<_>) =
-            environment.iter().partition(|(name, _)| name.starts_with(PREFIX));
-        for (name, value) in shared.into_iter().chain(ours) {
-            set_from_environment(&mut values, name, value)?;
-        }
-        let config: Self =
-            Value::Table(values).try_into().map_err(|error: toml::de::Error| invalid(error.message()))?;
-        config.validate()
+        let typed: Result<Self, toml::de::Error> = Value::Table(values).try_into();
+        typed.map_err(|error| sources.fault(&key_of(&error), &fault_of(&error)))?.validate()
     }
 
     fn validate(self) -> Result<Self, ConfigError> {
-        if self.database.max_connections < 4 {
-            return Err(invalid("database.max_connections must be at least 4"));
-        }
         if let Some(origin) = self.server.cors_origins.iter().find(|origin| !is_origin(origin)) {
             let message = format!(
                 "server.cors_origins has {origin:?}, which is not an origin: name each as a scheme and a host, such as \
@@ -52,12 +41,6 @@ impl Config {
         if !self.extraction.llm_url.is_empty() && self.extraction.llm_model.is_empty() {
             return Err(invalid("extraction.llm_model must name a model when extraction.llm_url is set"));
         }
-        let Monitoring { retention_days, rollup_retention_days } = &self.monitoring;
-        if retention_days.max(rollup_retention_days) > &MAX_RETENTION_DAYS {
-            return Err(invalid(
-                "monitoring.retention_days and monitoring.rollup_retention_days must be at most 36500; 0 keeps all for ever",
-            ));
-        }
         self.storage.validate()?;
         let endpoint = &self.telemetry.otlp_endpoint;
         let is_http = endpoint.starts_with("http://") || endpoint.starts_with("https://");
@@ -69,42 +52,12 @@ impl Config {
         if !(0.0..=1.0).contains(&self.telemetry.sample_ratio) {
             return Err(invalid("telemetry.sample_ratio must be a number from 0 to 1"));
         }
-        if self.webhooks.concurrent_requests > 1000 {
-            return Err(invalid("webhooks.concurrent_requests must be at most 1000"));
-        }
         if !self.mail.server.is_empty() && self.mail.sender.is_empty() {
             return Err(invalid(
                 "mail.sender must be set when mail.server is: it is the sender of all mails",
             ));
         }
-        let positive = [
-            ("server.max_connections_per_address", self.server.max_connections_per_address),
-            ("server.max_connections_per_agent_address", self.server.max_connections_per_agent_address),
-            ("server.header_seconds", self.server.header_seconds),
-            ("server.idle_seconds", self.server.idle_seconds),
-            ("server.stall_seconds", self.server.stall_seconds),
-            ("identity.token_hours", self.identity.token_hours),
-            ("limits.requests_per_minute", self.limits.requests_per_minute),
-            ("limits.request_burst", self.limits.request_burst),
-            ("limits.agent_requests_per_minute", self.limits.agent_requests_per_minute),
-            ("limits.agent_request_burst", self.limits.agent_request_burst),
-            ("limits.ingest_requests_per_minute", self.limits.ingest_requests_per_minute),
-            ("limits.ingest_request_burst", self.limits.ingest_request_burst),
-            ("limits.sockets_per_user", self.limits.sockets_per_user),
-            ("limits.socket_messages_per_second", self.limits.socket_messages_per_second),
-            ("limits.logins_per_account", self.limits.logins_per_account),
-            ("limits.logins_per_address", self.limits.logins_per_address),
-            ("limits.anonymous_extractions_per_minute", self.limits.anonymous_extractions_per_minute),
-            ("webhooks.concurrent_requests", self.webhooks.concurrent_requests),
-            ("webhooks.concurrent_per_subscription", self.webhooks.concurrent_per_subscription),
-            ("extraction.max_megapixels", self.extraction.max_megapixels),
-            ("extraction.max_open_jobs", self.extraction.max_open_jobs),
-            ("extraction.result_hours", self.extraction.result_hours),
-        ];
-        match positive.iter().find(|(_, value)| *value == 0) {
-            Some((key, _)) => Err(invalid(&format!("{key} must be at least 1"))),
-            None => Ok(self),
-        }
+        Ok(self)
     }
 }
 
@@ -117,6 +70,7 @@ fn is_origin(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sources::DEFAULTS;
 
     fn load(environment: &[(&str, &str)]) -> Result<Config, ConfigError> {
         Config::load(None, &environment.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect())
@@ -125,11 +79,10 @@ mod tests {
     #[test]
     fn the_defaults_are_valid_and_every_key_has_a_comment() {
         assert_eq!(load(&[]).unwrap().server.address.port(), 8080);
-        let lines: Vec<_> = DEFAULTS.lines().collect();
-        for (index, line) in lines.iter().enumerate().filter(|(_, line)| line.contains(" = ")) {
-            let explained = line.starts_with('#')
-                || lines[..index].iter().rev().take(2).any(|above| above.starts_with('#'));
-            assert!(explained, "{line}");
+        let is_comment = |line: &str| line.starts_with('#');
+        for (above, line) in DEFAULTS.lines().zip(DEFAULTS.lines().skip(1)) {
+            let is_key = !is_comment(line) && line.contains(" = ");
+            assert!(!is_key || is_comment(above), "no comment directly above: {line}");
         }
     }
 

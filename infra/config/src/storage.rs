@@ -6,8 +6,6 @@ use crate::{ConfigError, Secret, error::invalid};
 
 /// Allowed schemes of a bucket's address.
 const BUCKETS: [&str; 3] = ["s3://", "gs://", "az://"];
-/// Two segments of each upload are in memory.
-const MAX_SEGMENT_MB: u32 = 256;
 
 /// Files on disk, and those that all machines share.
 #[derive(Debug, Clone, Deserialize, Serialize)]
@@ -33,6 +31,11 @@ pub struct Storage {
 
 impl Storage {
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
+        if self.folder.as_os_str().is_empty() {
+            return Err(invalid(
+                "storage.folder is empty: name the folder that holds the data, such as ./data",
+            ));
+        }
         if !self.url.is_empty() && !BUCKETS.iter().any(|scheme| self.url.starts_with(scheme)) {
             return Err(invalid("storage.url must begin with s3://, gs:// or az://, or be empty"));
         }
@@ -45,9 +48,6 @@ impl Storage {
             return Err(invalid(
                 "storage.access_key_id is not used with gs://: set GOOGLE_APPLICATION_CREDENTIALS in the environment instead",
             ));
-        }
-        if !(1..=MAX_SEGMENT_MB).contains(&self.segment_mb) {
-            return Err(invalid(&format!("storage.segment_mb must be between 1 and {MAX_SEGMENT_MB}")));
         }
         Ok(())
     }
@@ -62,6 +62,7 @@ mod tests {
     #[test]
     fn a_bucket_that_cannot_be_one_is_refused_with_the_name_of_the_setting() {
         for (key, value) in [
+            ("SIGNALBOX_STORAGE__FOLDER", ""),
             ("SIGNALBOX_STORAGE__URL", "http://bucket"),
             ("SIGNALBOX_STORAGE__ACCESS_KEY_ID", "who"),
             ("SIGNALBOX_STORAGE__SEGMENT_MB", "0"),

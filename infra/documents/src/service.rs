@@ -1,7 +1,7 @@
 //! Documents, as the rest of the system uses them: chooses the engine or service for each document.
 
 use signalbox_boxed::boxed;
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc};
 
 use signalbox_config::Extraction as Config;
 use signalbox_confinement::Protection;
@@ -108,7 +108,7 @@ impl Documents {
             places,
             limits,
             children: if config.parsers == 0 { cores } else { config.parsers },
-            queue_timeout: Duration::from_secs(config.patience_seconds),
+            queue_timeout: config.queue_timeout(),
         };
         Ok(Self { pool: Pool::start(options).await?, services, allow_unconfined: false })
     }

@@ -11,6 +11,14 @@ use crate::{
 /// Claims of one kind that are compared with their owners.
 const CLAIMS: i64 = 100;
 
+/// Whether there is a claim of `kind`.
+///
+/// # Errors
+/// The database's error.
+pub async fn is_any_claimed(pool: &PgPool, kind: &str) -> Result<bool, sqlx::Error> {
+    sqlx::query_scalar("SELECT EXISTS (SELECT FROM claims WHERE kind = $1)").bind(kind).fetch_one(pool).await
+}
+
 /// Releases claims of `kind` that their owners, aggregates `D`, do not hold by their own state: a process of an earlier release, which
 /// did not know the kind, has changed them. Of a hundred of them at most, and none from the first on that its owner holds; returns how
 /// many.

@@ -36,7 +36,7 @@ pub use chain::{
     verify_chain,
 };
 pub use changed::{ChangedStream, changed_between};
-pub use claims::release_unheld;
+pub use claims::{is_any_claimed, release_unheld};
 pub use execute::{ExecuteError, Execution, execute, state};
 pub use index::extend_index;
 pub use read::{

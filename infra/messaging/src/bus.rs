@@ -1,7 +1,10 @@
 use signalbox_boxed::boxed;
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -56,6 +59,8 @@ pub struct Bus {
     /// Servers that keep a copy of each stream.
     pub(crate) replicas: usize,
     connections: watch::Receiver<u64>,
+    /// Whether the process ends, and may lose its connection.
+    is_leaving: Arc<AtomicBool>,
     /// Streams that do not store published messages.
     pub(crate) stuck: Arc<Mutex<HashMap<String, Stuck>>>,
     /// Messages that were published and not stored; `None` since one was.
@@ -80,16 +85,19 @@ impl Bus {
         let addresses = addresses.collect::<Result<Vec<_>, _>>().map_err(|_| BusError::Address)?;
         let first = addresses.first().ok_or(BusError::Address)?;
         let (count, mut connections) = watch::channel(0);
-        let count = Arc::new(count);
+        let (count, is_leaving) = (Arc::new(count), Arc::<AtomicBool>::default());
         let options = credentials(first)
             .name("signalbox")
             .connection_timeout(Duration::from_secs(5))
             .ping_interval(PING)
             .request_timeout(Some(Duration::from_secs(5)))
             .reconnect_delay_callback(delay_before)
-            .event_callback(move |event| {
-                let count = count.clone();
-                async move { note(&event, &count) }
+            .event_callback({
+                let is_leaving = is_leaving.clone();
+                move |event| {
+                    let (count, is_leaving) = (count.clone(), is_leaving.clone());
+                    async move { note(&event, &count, &is_leaving) }
+                }
             });
         let client = options.connect(addresses).await.map_err(BusError::Connect)?;
         // Another task counts this connection; it must be counted before a caller starts to wait for the next one.
@@ -103,7 +111,18 @@ impl Bus {
         let jetstream = jetstream::new(client.clone());
         let name = Arc::from(client.new_inbox());
         let (stuck, unstored, answered, wakeups) = Default::default();
-        Ok(Self { client, jetstream, replicas: 1, connections, stuck, unstored, answered, name, wakeups })
+        Ok(Self {
+            client,
+            jetstream,
+            replicas: 1,
+            connections,
+            is_leaving,
+            stuck,
+            unstored,
+            answered,
+            name,
+            wakeups,
+        })
     }
 
     /// The same connection, for streams of which `replicas` servers keep a copy.
@@ -127,6 +146,11 @@ impl Bus {
     /// single message that was lost says nothing of the server.
     pub fn unstored_for(&self) -> Option<Duration> {
         self.unstored.lock().unwrap_or_else(PoisonError::into_inner).map(Unstored::time)
+    }
+
+    /// Stops warning of a lost connection: the process ends, and perhaps the server with it.
+    pub fn leave(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
     }
 
     /// Whether the server is reachable now.
@@ -182,9 +206,10 @@ fn credentials(address: &ServerAddr) -> ConnectOptions {
     }
 }
 
-fn note(event: &Event, count: &watch::Sender<u64>) {
+fn note(event: &Event, count: &watch::Sender<u64>, is_leaving: &AtomicBool) {
     match event {
         Event::Connected => count.send_modify(|count| *count += 1),
+        _ if is_leaving.load(Ordering::Relaxed) => tracing::debug!(%event, "the bus ends"),
         Event::Disconnected => tracing::warn!("the connection to NATS is lost; reconnecting"),
         Event::SlowConsumer(_) | Event::ServerError(_) | Event::ClientError(_) => {
             tracing::warn!(%event, "the bus reports a problem");

@@ -248,8 +248,14 @@ async fn further_series_than_allowed_are_refused_and_known_ones_taken() {
     let begin =
         "partial write: unable to write line 2: the series is new, and 2 channels were made for series";
     assert!(message.starts_with(begin), "{message}");
+    assert!(message.ends_with("1 of 3 lines were written dropped=2"), "{message}");
+    let message = write(&world.admin, "m a=0,c=1 0").await.error(400);
+    assert!(message.starts_with("partial write: unable to write line 1: the series is new"), "{message}");
+    let end = "its field \"c\" was left out; 1 of 1 lines were written, 1 of them in part dropped=0";
+    assert!(message.ends_with(end), "{message}");
+    assert_eq!(listed(&world.admin, "").await.1, 3);
     assert_eq!(write(&world.admin, "m a=2,b=2 2").await.status, 204);
-    assert_eq!(listed(&world.admin, "").await.1, 4);
+    assert_eq!(listed(&world.admin, "").await.1, 5);
     // One that was deleted makes room for another, and is made anew.
     let old = events(&world.admin, &["_field:a"]).await[0]["public_id"].as_str().unwrap().to_owned();
     world.admin.delete(&format!("/api/v1/events/{old}")).await.expect(200);

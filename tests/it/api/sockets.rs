@@ -375,6 +375,11 @@ async fn a_controller_sends_values_and_hears_only_what_is_wrong() {
     }
     eventually(seconds(20), async || listed(&world.admin, "").await.1 == 200).await;
     assert_eq!(listed(&world.admin, "page_size=2").await.0, [99.5, 99.0]);
+    for misshapen in [item(json!(1)), json!("x")] {
+        socket.say(json!({"datapoints": misshapen})).await;
+        let complaint = socket.message().await;
+        assert!(complaint["message"].as_str().unwrap().contains("datapoints must be a list"), "{complaint}");
+    }
     socket.say(json!({"datapoints": []})).await;
     socket.say(json!({"other": 1})).await;
     let wrong = json!([item(json!("NaN")), item(json!(true)), {"value": 1, "event_public_id": "unknown"}, 5]);

@@ -139,6 +139,11 @@ impl World {
         adjust(&mut config);
         if let Beginning::Archive(archive, _) = beginning {
             signalbox(&config, &["log", "import", archive.to_str().unwrap()]).await.well();
+            // No read model shows its users yet.
+            let password_file = folder.path().join("password-of-none");
+            let first = FirstAdmin { email: None, password: None, password_file: password_file.clone() };
+            let new = ensure_admin(&servers.pool, &servers.bus, &clock, first).await.unwrap();
+            assert!(new.is_none() && !password_file.exists(), "the log has users");
         }
         let mut main = Process::new(&config, &clock).await;
         main.take_inner_roles(!matches!(beginning, Beginning::WithoutWorkers)).await;

@@ -151,7 +151,7 @@ impl ExtractionRunner {
         };
         // Only a reading whose files or services never answer takes so long.
         let config = &context.config.extraction;
-        let limit = Duration::from_secs(config.wall_seconds + 2 * config.patience_seconds) + READING;
+        let limit = Duration::from_secs(config.wall_seconds) + 2 * config.queue_timeout() + READING;
         let running = context.steps.begin("worker.extraction.reading", limit);
         let abort = self.attempts.lock().await.spawn(async move {
             let _running = running;

@@ -75,6 +75,11 @@ pub(super) struct Work {
 }
 
 impl Firmware {
+    /// The claim of the worker that owns the present work.
+    pub fn claim(&self) -> Option<Uuid> {
+        self.known.as_ref()?.work.as_ref()?.claim
+    }
+
     pub(super) fn apply(&mut self, event: FirmwareEvent) {
         match event {
             FirmwareEvent::FirmwareCreated(new) => {

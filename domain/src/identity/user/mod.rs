@@ -57,7 +57,8 @@ pub struct UserChanges {
     pub password_hash: Option<String>,
 }
 
-const EMAIL_CLAIM: &str = "user.email";
+/// Kind of the claims to addresses; each user has one.
+pub const EMAIL_CLAIM: &str = "user.email";
 const USERNAME_CLAIM: &str = "user.username";
 const ADMIN_CLAIM: &str = "user.admin";
 

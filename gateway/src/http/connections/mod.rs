@@ -167,7 +167,7 @@ impl Connections {
             most,
             // One address never takes the places of all others.
             per_address: (settings.max_connections_per_address as usize).min(most / 2),
-            per_agent_address: settings.max_connections_per_agent_address as usize,
+            per_agent_address: (settings.max_connections_per_agent_address as usize).min(most / 2),
             trusted: settings.trusted_proxies.clone(),
             places: Mutex::default(),
         }

@@ -11,6 +11,12 @@ fn connections(most: u32) -> Arc<Connections> {
 }
 
 #[test]
+fn one_address_has_at_most_half_of_all_places() {
+    let connections = connections(400);
+    assert_eq!((connections.per_address, connections.per_agent_address), (200, 200));
+}
+
+#[test]
 fn refused_bodies_are_bounded_by_client_and_in_all() {
     let connections = connections(400);
     let [one, other, proxy] = [[192_u8, 0, 2, 1], [192, 0, 2, 2], [10, 0, 0, 1]].map(IpAddr::from);

@@ -15,11 +15,11 @@ pub(super) enum Failure {
     #[error("The identity provider cannot be used now. Try again in a moment, or log in with a password.")]
     ProviderUnavailable,
     #[error(
-        "The answer of the identity provider cannot be trusted. Begin again, and tell an admin if it stays so."
+        "The answer of the identity provider cannot be trusted. Begin again, and contact an admin if it happens again."
     )]
     Untrusted,
     #[error(
-        "The identity provider did not tell an e-mail address that can be used. Ask its admin to share yours with this service."
+        "The identity provider sent no usable e-mail address. Ask its admin to share yours with this service."
     )]
     NoEmail,
     #[error(

@@ -27,7 +27,7 @@ use crate::{
         services::LoginServices,
     },
     problem::{Problem, ProblemKind, ProblemOut},
-    services::{auth::Keys, replica::Database},
+    services::replica::Database,
 };
 
 /// Whether people can log in at an identity provider.
@@ -79,19 +79,23 @@ pub(crate) async fn config(State(sso): State<Option<Arc<SingleSignOn>>>) -> Json
 #[utoipa::path(get, path = "/api/v1/auth/sso/authorize", tag = "auth", operation_id = "sso_authorize",
     responses((status = 307, description = "Location is the provider's page for logging in"), (status = 404, body = ProblemOut)))]
 pub(crate) async fn authorize(
-    State(database): State<Database>,
-    State(keys): State<Arc<Keys>>,
-    State(sso): State<Option<Arc<SingleSignOn>>>,
+    State(services): State<LoginServices>,
+    context: RequestContext,
+    address: ClientAddress,
 ) -> Result<Response, Problem> {
-    let sso = enabled(&sso)?;
+    let sso = enabled(&services.sso)?;
     let secret = attempt::random_secret().map_err(|error| Problem::internal(&error))?;
     // Another gateway may resume it.
-    let now = database.time().await?;
-    let begun =
-        attempt::begin(&keys, &secret, now).ok_or_else(|| Problem::internal(&"there is no signing key"))?;
+    let now = services.database.time().await?;
+    let begun = attempt::begin(&services.keys, &secret, now)
+        .ok_or_else(|| Problem::internal(&"there is no signing key"))?;
     let (to, cookie) = match sso.provider.authorization_url(&begun).await {
         Ok(url) => (url.to_string(), sso.set_cookie(&secret, attempt::LIFE.num_seconds(), SameSite::Lax)),
-        Err(error) => (explain(sso, error.into()), None),
+        Err(error) => {
+            let failure = error.into();
+            note_failure(&services, &context, &address, failure).await;
+            (explain(sso, failure), None)
+        }
     };
     redirect(&to, cookie)
 }
@@ -115,18 +119,7 @@ pub(crate) async fn callback(
             (sso.front_end(&[("code", &code)]), cookie)
         }
         Err(failure) => {
-            // Attempts beyond the limits are not recorded: their number has no bound.
-            if failure != Failure::TooMany {
-                login_log::note_sso_failure(
-                    &services.commands,
-                    &services.clock,
-                    &services.failed_logins,
-                    &context,
-                    &address,
-                    &failure.to_string(),
-                )
-                .await;
-            }
+            note_failure(&services, &context, &address, failure).await;
             (explain(sso, failure), sso.set_cookie("", 0, SameSite::Lax))
         }
     };
@@ -154,6 +147,22 @@ pub(crate) async fn exchange(
     let started = start_session(&services, &context, user).await?;
     login_log::note_success(&services.commands, &services.clock, &context, &address, &started.user).await;
     Ok(answer::secret(started.written, StatusCode::OK, None, &ApiLoginOut::from(started)))
+}
+
+/// Writes `failure` to the log that people read, or counts it.
+async fn note_failure(
+    services: &LoginServices,
+    context: &RequestContext,
+    address: &ClientAddress,
+    failure: Failure,
+) {
+    // Attempts beyond the limits are not recorded: their number has no bound.
+    if failure == Failure::TooMany {
+        return;
+    }
+    let LoginServices { commands, clock, failed_logins, .. } = services;
+    let reason = failure.to_string();
+    login_log::note_sso_failure(commands, clock, failed_logins, context, address, &reason).await;
 }
 
 /// The code for the front end.

@@ -14,7 +14,7 @@ pub(crate) use self::{
     check::Refusal,
     item::{DatapointIn, Item, MAX_ID},
     keys::{Notation, SeriesKeys},
-    series::{SeriesValue, take_series},
+    series::{RefusedValues, SeriesValue, take_series},
     source::{Repetition, Source},
 };
 

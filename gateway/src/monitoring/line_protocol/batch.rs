@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
     io::Read,
+    ops::Range,
 };
 
 use chrono::{DateTime, Utc};
@@ -122,6 +123,17 @@ impl Batch {
             }
         }
         Ok(batch)
+    }
+
+    /// Indexes of the values of a line.
+    pub(super) fn values_of(&self, line: usize) -> Range<usize> {
+        let begin = self.lines_of_values.partition_point(|of| *of < line);
+        begin..self.lines_of_values.partition_point(|of| *of <= line)
+    }
+
+    /// The name of the field that the value at `index` has.
+    pub(super) fn field(&self, index: usize) -> Option<String> {
+        self.series.labels(self.values[index].series).ok()?.get(FIELD).cloned()
     }
 
     fn add<'a>(

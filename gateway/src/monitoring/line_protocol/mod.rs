@@ -8,7 +8,7 @@ mod batch;
 mod line;
 pub(super) mod query;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, btree_map::Entry};
 
 use axum::{
     extract::{Request, State},
@@ -21,7 +21,7 @@ use tokio::task::spawn_blocking;
 use utoipa::IntoParams;
 
 use self::batch::{Batch, MAX_BYTES, Precision, unzipped};
-use super::ingestion::take_series;
+use super::ingestion::{RefusedValues, take_series};
 use crate::{
     auth::{CurrentUser, Writer},
     context::RequestContext,
@@ -99,12 +99,8 @@ async fn write_lines(
     });
     let batch = read.await.map_err(|error| Problem::internal(&error))??;
     metrics().left_out("text", batch.texts);
-    let mut refused: Refused =
-        batch.faults.iter().map(|(line, fault)| (*line, (*fault).to_owned())).collect();
-    for (index, reason) in take_series(services, user, context, &batch.series, &batch.values).await? {
-        refused.entry(batch.lines_of_values[index]).or_insert(reason);
-    }
-    match refusal(&refused, batch.lines) {
+    let refused_values = take_series(services, user, context, &batch.series, &batch.values).await?;
+    match refusal(&refused_lines(&batch, refused_values), batch.lines) {
         Some(problem) => Err(problem),
         None => Ok(StatusCode::NO_CONTENT.into_response()),
     }
@@ -119,18 +115,44 @@ fn is_zipped(headers: &HeaderMap) -> Result<bool, Problem> {
     }
 }
 
-/// Numbers of lines that were not written, or not all of their fields, and why.
-type Refused = BTreeMap<usize, String>;
+/// Why a line was not written, or one of its fields.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Refused {
+    reason: String,
+    /// Whether other fields of it were written.
+    is_partial: bool,
+}
+
+/// Lines that were not written, or not all of their fields, by their numbers.
+fn refused_lines(batch: &Batch, values: RefusedValues) -> BTreeMap<usize, Refused> {
+    let of_fault =
+        |(line, fault): &(usize, &str)| (*line, Refused { reason: (*fault).to_owned(), is_partial: false });
+    let mut refused: BTreeMap<_, _> = batch.faults.iter().map(of_fault).collect();
+    for (index, reason) in &values {
+        let line = batch.lines_of_values[*index];
+        if let Entry::Vacant(entry) = refused.entry(line) {
+            let is_partial = batch.values_of(line).any(|other| !values.contains_key(&other));
+            let reason = match batch.field(*index).filter(|_| is_partial) {
+                Some(field) => format!("{reason}; its field {field:?} was left out"),
+                None => reason.clone(),
+            };
+            entry.insert(Refused { reason, is_partial });
+        }
+    }
+    refused
+}
 
 /// The answer if any of `lines` lines was refused.
-fn refusal(refused: &Refused, lines: usize) -> Option<Problem> {
-    let (line, reason) = refused.first_key_value()?;
-    let count = refused.len();
+fn refusal(refused: &BTreeMap<usize, Refused>, lines: usize) -> Option<Problem> {
+    let (line, Refused { reason, .. }) = refused.first_key_value()?;
+    let partly = refused.values().filter(|refused| refused.is_partial).count();
+    let dropped = refused.len() - partly;
     // Clients of version 1 recognise a partial write by these words.
-    let begin = if count < lines { "partial write: " } else { "" };
+    let begin = if dropped < lines { "partial write: " } else { "" };
+    let in_part = if partly > 0 { format!(", {partly} of them in part") } else { String::new() };
     let detail = format!(
-        "{begin}unable to write line {line}: {reason}; {} of {lines} lines were written dropped={count}",
-        lines.saturating_sub(count)
+        "{begin}unable to write line {line}: {reason}; {} of {lines} lines were written{in_part} dropped={dropped}",
+        lines.saturating_sub(dropped)
     );
     Some(Problem::new(ProblemKind::Malformed, "invalid_lines", detail))
 }
@@ -139,8 +161,9 @@ fn refusal(refused: &Refused, lines: usize) -> Option<Problem> {
 mod tests {
     use super::*;
 
-    fn refused(lines: &[usize]) -> Refused {
-        lines.iter().map(|line| (*line, format!("reason {line}"))).collect()
+    fn refused(lines: &[usize]) -> BTreeMap<usize, Refused> {
+        let of = |line: &usize| (*line, Refused { reason: format!("reason {line}"), is_partial: false });
+        lines.iter().map(of).collect()
     }
 
     #[test]
@@ -153,6 +176,24 @@ mod tests {
         );
         let all = refusal(&refused(&[1]), 1).unwrap();
         assert_eq!(all.detail(), "unable to write line 1: reason 1; 0 of 1 lines were written dropped=1");
+    }
+
+    #[test]
+    fn lines_without_some_of_their_fields_are_written_in_part() {
+        let batch = Batch::read(b"m a=1,b=2 1\nm c=1,d=2 1\nm e=1 1", Precision::Seconds).unwrap();
+        let left_out =
+            |indexes: &[usize]| indexes.iter().map(|index| (*index, "no room".to_owned())).collect();
+        let some = refusal(&refused_lines(&batch, left_out(&[1, 2, 3])), batch.lines).unwrap();
+        assert_eq!(
+            some.detail(),
+            "partial write: unable to write line 1: no room; its field \"b\" was left out; 2 of 3 lines were written, 1 of them in \
+             part dropped=1"
+        );
+        let whole = refusal(&refused_lines(&batch, left_out(&[0, 1])), batch.lines).unwrap();
+        assert_eq!(
+            whole.detail(),
+            "partial write: unable to write line 1: no room; 2 of 3 lines were written dropped=1"
+        );
     }
 
     #[test]

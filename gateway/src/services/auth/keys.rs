@@ -3,6 +3,7 @@
 use signalbox_boxed::boxed;
 use std::{
     collections::HashMap,
+    fmt,
     sync::{Arc, PoisonError, RwLock},
 };
 
@@ -42,10 +43,33 @@ pub(crate) struct Keys {
     ring: RwLock<Arc<Ring>>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Ring {
     newest: Option<String>,
     secrets: HashMap<String, Vec<u8>>,
+}
+
+/// Why no JWT can be signed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SignError {
+    #[error("no signing key is in force")]
+    NoKey,
+    #[error("the claims cannot be signed: {0}")]
+    Encoding(#[from] jsonwebtoken::errors::Error),
+}
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ring").field("newest", &self.newest).finish_non_exhaustive()
+    }
+}
+
+impl Ring {
+    /// The key that signs, and its `kid`.
+    fn signing_key(&self) -> Option<(&str, &[u8])> {
+        let kid = self.newest.as_deref()?;
+        Some((kid, self.secrets.get(kid)?.as_slice()))
+    }
 }
 
 impl Keys {
@@ -81,10 +105,9 @@ impl Keys {
         sid: Uuid,
         role: &str,
         expires_at: DateTime<Utc>,
-    ) -> Result<String, jsonwebtoken::errors::Error> {
+    ) -> Result<String, SignError> {
         let ring = self.ring();
-        let kid = ring.newest.clone().unwrap_or_default();
-        let secret = ring.secrets.get(&kid).map(Vec::as_slice).unwrap_or_default();
+        let (kid, secret) = ring.signing_key().ok_or(SignError::NoKey)?;
         let claims = Claims {
             sub,
             sid,
@@ -95,8 +118,8 @@ impl Keys {
             exp: expires_at.timestamp(),
             jti: self.clock.new_id(),
         };
-        let header = Header { kid: Some(kid), ..Header::new(Algorithm::HS256) };
-        encode(&header, &claims, &EncodingKey::from_secret(secret))
+        let header = Header { kid: Some(kid.to_owned()), ..Header::new(Algorithm::HS256) };
+        Ok(encode(&header, &claims, &EncodingKey::from_secret(secret))?)
     }
 
     /// The claims of `token`, if it is ours and has not expired.
@@ -158,4 +181,21 @@ pub async fn rotate(pool: &PgPool, clock: &Clock) -> Result<String, sqlx::Error>
     let kid = clock.new_id().simple().to_string();
     signing_keys::rotate(pool, &kid, &secret, server_time(pool, clock).await?).await?;
     Ok(kid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_signs_with_its_newest_key_and_shows_none() {
+        assert_eq!(Ring::default().signing_key(), None);
+        let newest = Some("b".to_owned());
+        let mut ring = Ring { newest, secrets: HashMap::from([("a".to_owned(), vec![201])]) };
+        assert_eq!(ring.signing_key(), None);
+        ring.secrets.insert("b".to_owned(), vec![202]);
+        assert_eq!(ring.signing_key(), Some(("b", [202].as_slice())));
+        let shown = format!("{ring:?}");
+        assert!(!shown.contains("201") && !shown.contains("202"), "{shown}");
+    }
 }

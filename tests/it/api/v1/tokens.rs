@@ -188,12 +188,18 @@ async fn a_token_works_as_long_as_it_was_asked_to() {
         async |value: Value| world.admin.post(PATH, json!({"name": "asked", "expires_at": value})).await;
     let for_ever = asked(Value::Null).await.expect(201);
     assert_eq!(expires(&for_ever), None);
-    let past = asked(json!("1999-12-31")).await.expect(201);
-    by(&world.admin, &past).get("/api/v1/auth/me").await.error(401);
     let soon = clock.now() + TimeDelta::hours(1);
     let soon_token = asked(json!(soon)).await.expect(201);
     assert_eq!(expires(&soon_token), Some(soon));
-    for wrong in [json!("tomorrow"), json!("2030-02-30"), json!(true), json!(1), json!("")] {
+    for wrong in [
+        json!("1999-12-31"),
+        json!(clock.now()),
+        json!("tomorrow"),
+        json!("2030-02-30"),
+        json!(true),
+        json!(1),
+        json!(""),
+    ] {
         asked(wrong).await.error(422);
     }
     let (soon_token, for_ever, default) =

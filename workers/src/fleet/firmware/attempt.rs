@@ -20,6 +20,8 @@ pub(super) struct Attempt<'c> {
     /// As it was before the claim.
     pub(super) row: FirmwareRow,
     pub(super) claim: Uuid,
+    /// Attempts of which nothing was heard after they began.
+    pub(super) lost: i32,
 }
 
 /// Why an attempt ends early.
@@ -119,11 +121,11 @@ impl Attempt<'_> {
 
     /// An update that has crashed every worker is not tried for ever.
     fn check_attempts(&self) -> Result<(), Stop> {
-        if self.row.attempts < MAX_ATTEMPTS {
+        if self.lost < MAX_LOST {
             return Ok(());
         }
         let why = format!(
-            "the process that did it ended without a word, {MAX_ATTEMPTS} times: look at what the hook does, and at the disk"
+            "the process that did it ended without a result, {MAX_LOST} times: look at what the hook does, and at the disk"
         );
         Err(Stop::Failed(failure("worker_lost", why)))
     }
@@ -196,8 +198,8 @@ impl Attempt<'_> {
 
 /// The name of the worker that makes attempts.
 pub(super) const NAME: &str = "firmware";
-/// How often an update is begun at most, whatever ends the attempts.
-pub(super) const MAX_ATTEMPTS: i32 = 3;
+/// How many attempts may be lost with their processes.
+const MAX_LOST: i32 = 3;
 
 fn failure(code: &str, message: impl std::fmt::Display) -> FirmwareFailure {
     FirmwareFailure { code: code.to_owned(), message: message.to_string() }

@@ -4,17 +4,23 @@
 //! process starts, and the claim in the log that a process that has lost the lease finishes nothing. Changes on the
 //! disk are made under a lock beside the versions. If it crashes, the next one performs the remaining steps, from the
 //! state in the log; each step on the disk and the hook may run twice. After three crashes the update
-//! fails, and the previous firmware stays in force.
+//! fails, and the previous firmware stays in force. Attempts that are hindered, as by the database, go on under their claim.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use signalbox_domain::{
     fleet::{Firmware, FirmwareCommand},
-    kernel::{Decider, ReleaseVersion},
+    kernel::{Decider, Rejection, ReleaseVersion},
 };
+use signalbox_event_store::state;
 use signalbox_firmware::Locked;
 use signalbox_messaging::Wakeup;
 use signalbox_projections::fleet::firmware::{FirmwareRow, deleted_firmware, firmware_at_work};
+
+use uuid::Uuid;
 
 use super::attempt::{Attempt, NAME};
 use crate::{Context, Worker, WorkerError, failures::Failures, worker::REMOVAL};
@@ -26,6 +32,8 @@ const BATCH: i64 = 100;
 #[derive(Debug, Default)]
 pub struct FirmwareRunner {
     failures: Failures,
+    /// The claim of the last attempt of this process that ended, whatever its result.
+    ended: Mutex<Option<Uuid>>,
 }
 
 impl Worker for FirmwareRunner {
@@ -67,18 +75,34 @@ impl Worker for FirmwareRunner {
             tracing::warn!(%error, "remains of firmware cannot be removed");
         }
         let Some(row) = work else { return Ok(deleted.len() as i64 == BATCH) };
-        let claim = context.clock.new_id();
-        let begin = FirmwareCommand::Begin { claim };
-        let key = format!("begin {claim}");
-        let (name, id, version) = (Self::NAME, row.id.0, row.version);
-        let begun = context.send_if_unchanged::<Firmware>(name, id, version, &key, &begin).await?;
         // Otherwise the row lags behind the log.
-        if begun.is_some() {
-            let attempt = Attempt { context, locked: Arc::new(locked), row, claim };
-            context.traced::<Firmware, _>(name, id, attempt.run()).await?;
+        if let Some((claim, lost)) = self.claim(context, &row).await? {
+            let (id, locked) = (row.id.0, Arc::new(locked));
+            let attempt = Attempt { context, locked, row, claim, lost };
+            let done = context.traced::<Firmware, _>(Self::NAME, id, attempt.run()).await;
+            *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(claim);
+            done?;
         }
         // The result changes the read model, which wakes this worker.
         Ok(false)
+    }
+}
+
+impl FirmwareRunner {
+    /// A claim to the work of `row`, and how many attempts before were lost with their processes. One of this process that was hindered,
+    /// as by a bucket that does not answer, is continued: it is not lost.
+    async fn claim(&self, context: &Context, row: &FirmwareRow) -> Result<Option<(Uuid, i32)>, WorkerError> {
+        let ended = *self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(ended) = ended {
+            let known: Firmware = state(&context.pool, row.id.0).await.map_err(Rejection::from)?;
+            if known.claim() == Some(ended) {
+                return Ok(Some((ended, row.attempts - 1)));
+            }
+        }
+        let claim = context.clock.new_id();
+        let (begin, key) = (FirmwareCommand::Begin { claim }, format!("begin {claim}"));
+        let begun = context.send_if_unchanged::<Firmware>(NAME, row.id.0, row.version, &key, &begin).await?;
+        Ok(begun.map(|_| (claim, row.attempts)))
     }
 }
 

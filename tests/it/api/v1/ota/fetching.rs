@@ -21,6 +21,25 @@ async fn a_bundle_is_fetched_when_it_is_applied() {
 }
 
 #[tokio::test]
+async fn a_hindered_update_is_continued_and_not_counted_as_crashed() {
+    let world = World::start().await;
+    let server = StandIn::start(|_| Reply::Bytes(Bundle::of("1.2.0"))).await;
+    let id = announced(&world, "1.2.0", &server.url).await;
+    // A file stands where the folder of the bundle would be made.
+    let blobs = world.config.storage.folder.join("blobs");
+    std::fs::create_dir_all(&blobs).unwrap();
+    let obstacle = blobs.join(&id);
+    std::fs::write(&obstacle, "").unwrap();
+    apply(&world.admin, &id).await.expect(202);
+    eventually(seconds(60), async || server.seen("GET").len() > 4).await;
+    assert_eq!(world.admin.get(&path(&id)).await.expect(200)["status"], "downloading");
+    std::fs::remove_file(&obstacle).unwrap();
+    until_status(&world.admin, &id, "completed").await;
+    assert!(is_once(world.count_events("firmware_claimed").await as u64));
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn what_cannot_be_fetched_fails_with_the_reason_and_may_be_tried_again() {
     let world = World::with(|config| config.firmware.max_file_bytes = 100_000).await;
     let elsewhere = StandIn::start(|_| Reply::Bytes(Bundle::of("1.2.0"))).await;

@@ -167,8 +167,10 @@ async fn a_provider_outage_is_reported_before_and_during_a_login() {
     let outcome = come_back(&site.browser(), &back, Some(&begun.cookie)).await;
     site.expect_failure(outcome, "provider_unavailable").await;
     clock.advance(TimeDelta::hours(1));
+    let entries = site.world.count_events("log_entry_written").await;
     let answer = site.browser().get("/api/v1/auth/sso/authorize").await;
     assert_eq!(Outcome::read(answer.header("location").unwrap(), ""), error("provider_unavailable"));
+    assert!(site.world.count_events("log_entry_written").await > entries, "it is in the log");
     assert_eq!(answer.header("set-cookie"), None);
     site.finish().await;
 }
