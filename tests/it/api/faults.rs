@@ -2,12 +2,11 @@
 
 use std::{sync::mpsc, time::Duration};
 
-use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use signalbox_database::{clear_fault, report_fault};
 use signalbox_workers::{Context, Worker, WorkerError, Workers};
 use sqlx::{Connection, Executor, PgConnection};
-use tokio::{runtime, sync::watch, time::timeout};
+use tokio::{runtime, sync::watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::{Separate, World, eventually, eventually_some, seconds, signalbox};
@@ -202,25 +201,6 @@ async fn a_read_model_that_stands_still_is_a_fault_and_leaves_the_gateway_ready(
     client.anonymous().get("/readyz").await.expect(200);
     held.execute("ROLLBACK").await.unwrap();
     eventually(seconds(30), async || parts(&world).await.is_empty()).await;
-    world.finish().await;
-}
-
-#[tokio::test]
-async fn an_answer_waits_no_longer_when_progress_cannot_be_read() {
-    let world = World::start().await;
-    let mut held = PgConnection::connect(&world.servers.database_url).await.unwrap();
-    held.execute("BEGIN; LOCK TABLE read.checkpoints").await.unwrap();
-    let body = json!({"name": "press"});
-    let post = world.at_one_gateway().request(Method::POST, "/api/agents").json(&body).send();
-    // Statements that wait for a lock are ended after 10 s.
-    let answer = timeout(seconds(8), post).await.expect("it waits for the database").unwrap();
-    assert_eq!(
-        (answer.status(), answer.headers()["consistency"].to_str().unwrap()),
-        (StatusCode::CREATED, "eventual")
-    );
-    held.execute("ROLLBACK").await.unwrap();
-    world.read_models.show_all().await;
-    assert_eq!(world.admin.get("/api/agents").await.expect(200)["total"], 1);
     world.finish().await;
 }
 

@@ -165,7 +165,7 @@ impl Condition {
                 let fault = format!("is required for operator {}", self.operator.as_str());
                 Err(Rejection::field("threshold_high", fault))
             }
-            Some(high) if is_range && high < self.threshold => {
+            Some(high) if high < self.threshold => {
                 Err(Rejection::field("threshold_high", "must not be less than threshold"))
             }
             _ => Ok(()),
