@@ -341,16 +341,16 @@ async fn take(services: &SocketServices, user: &CurrentUser, message: &str) -> O
     };
     let id = message.remove("id").filter(|id| !id.is_null());
     let items = match message.remove("datapoints") {
-        Some(Value::Array(items)) if !items.is_empty() => items,
+        Some(Value::Array(items)) if !items.is_empty() => Ok(items),
         None | Some(Value::Null | Value::Array(_)) if id.is_none() => return None,
-        None | Some(Value::Null | Value::Array(_)) => Vec::new(),
-        Some(_) => {
-            let mut said = complaint("nothing was recorded: datapoints must be a list");
-            said["id"] = id.unwrap_or_default();
-            return Some(said);
-        }
+        None | Some(Value::Null | Value::Array(_)) => Ok(Vec::new()),
+        Some(_) => Err(Problem::invalid("nothing was recorded: datapoints must be a list")),
     };
-    let mut said = match take_items(services, user, id.as_ref(), items).await {
+    let taken = match items {
+        Ok(items) => take_items(services, user, id.as_ref(), items).await,
+        Err(problem) => Err(problem),
+    };
+    let mut said = match taken {
         Ok(taken) if id.is_some() => taken.confirmation(),
         Ok(taken) => taken.complaint()?,
         Err(problem) => complaint(problem.detail()),

@@ -65,7 +65,6 @@ impl Limiter {
     /// # Errors
     /// The seconds after which there is one again.
     pub(crate) fn take(&self, key: &str, rate: Rate, now: DateTime<Utc>) -> Result<(), u64> {
-        let key = bounded(key);
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let bucket = inner.bucket(key, rate, now);
         if bucket.tokens < 1.0 {
@@ -80,7 +79,6 @@ impl Limiter {
     /// Takes one token from the bucket `key` also where it has none: for what cannot be refused any more. Returns the time after
     /// which the bucket no longer owes anything. Several that wait for it in turn have the limit once and not once each.
     pub(crate) fn owe(&self, key: &str, rate: Rate, now: DateTime<Utc>) -> Duration {
-        let key = bounded(key);
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         *inner.taken.entry(shared_name(key, rate)).or_default() += 1;
         let bucket = inner.bucket(key, rate, now);
@@ -91,7 +89,6 @@ impl Limiter {
 
     /// Gives back a token that was taken from the bucket `key`.
     pub(crate) fn give_back(&self, key: &str, rate: Rate, now: DateTime<Utc>) {
-        let key = bounded(key);
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         let bucket = inner.bucket(key, rate, now);
         bucket.tokens = (bucket.tokens + 1.0).min(f64::from(rate.burst));
@@ -128,6 +125,7 @@ impl Limiter {
 
 impl Inner {
     fn bucket(&mut self, key: &str, rate: Rate, now: DateTime<Utc>) -> &mut Bucket {
+        let key = bounded(key);
         if self.buckets.len() >= MAX_BUCKETS && !self.buckets.contains_key(key) {
             self.forget_fullest(now);
         }
@@ -164,7 +162,7 @@ fn bounded(key: &str) -> &str {
 
 /// The name of a bucket between gateways; it contains the rate, for gateways that have to create the bucket.
 fn shared_name(key: &str, rate: Rate) -> String {
-    format!("{}/{} {key}", rate.per_minute, rate.burst)
+    format!("{}/{} {}", rate.per_minute, rate.burst, bounded(key))
 }
 
 fn parse_shared_name(name: &str) -> Option<(&str, Rate)> {

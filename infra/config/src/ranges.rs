@@ -102,7 +102,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use crate::{Config, ConfigError};
+    use crate::{Config, ConfigError, sources::DEFAULTS};
 
     fn load(key: &str, value: i64) -> Result<Config, ConfigError> {
         let name = format!("SIGNALBOX_{}", key.replace('.', "__").to_uppercase());
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn each_number_among_the_defaults_has_a_range() {
-        let defaults: Table = include_str!("signalbox.default.toml").parse().unwrap();
+        let defaults: Table = DEFAULTS.parse().unwrap();
         for (section, keys) in &defaults {
             for (name, value) in keys.as_table().unwrap() {
                 let key = format!("{section}.{name}");

@@ -2,14 +2,15 @@
 
 use std::{sync::mpsc, time::Duration};
 
+use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use signalbox_database::{clear_fault, report_fault};
 use signalbox_workers::{Context, Worker, WorkerError, Workers};
 use sqlx::{Connection, Executor, PgConnection};
-use tokio::{runtime, sync::watch};
+use tokio::{runtime, sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::harness::{Separate, World, eventually, eventually_some, seconds, signalbox};
+use crate::harness::{Client, RealGateway, Separate, World, eventually, eventually_some, seconds, signalbox};
 
 /// Contents of the entries about single parts, oldest first.
 async fn entries(world: &World) -> Vec<String> {
@@ -201,6 +202,30 @@ async fn a_read_model_that_stands_still_is_a_fault_and_leaves_the_gateway_ready(
     client.anonymous().get("/readyz").await.expect(200);
     held.execute("ROLLBACK").await.unwrap();
     eventually(seconds(30), async || parts(&world).await.is_empty()).await;
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn an_answer_waits_no_longer_when_progress_cannot_be_read() {
+    let world = World::start().await;
+    // The connections of the tests' own gateways are too few: all of them wait for the locks.
+    let gateway = RealGateway::start(&world.config).await;
+    let mut held = PgConnection::connect(&world.servers.database_url).await.unwrap();
+    held.execute("BEGIN; SELECT FROM read.checkpoints WHERE projection = 'transfer' FOR UPDATE")
+        .await
+        .unwrap();
+    held.execute("LOCK TABLE read.poisonous_events").await.unwrap();
+    let client = world.admin.at(&Client::new(gateway.address));
+    let post = client.request(Method::POST, "/api/agents").json(&json!({"name": "press"})).send();
+    // Statements that wait for a lock are ended after 10 s.
+    let answer = timeout(seconds(8), post).await.expect("it waits for the database").unwrap();
+    assert_eq!(
+        (answer.status(), answer.headers()["consistency"].to_str().unwrap()),
+        (StatusCode::CREATED, "eventual")
+    );
+    held.execute("ROLLBACK").await.unwrap();
+    world.read_models.show_all().await;
+    assert_eq!(world.admin.get("/api/agents").await.expect(200).as_array().unwrap().len(), 1);
     world.finish().await;
 }
 

@@ -132,7 +132,7 @@ fn refused_lines(batch: &Batch, values: RefusedValues) -> BTreeMap<usize, Refuse
         let line = batch.lines_of_values[*index];
         if let Entry::Vacant(entry) = refused.entry(line) {
             let is_partial = batch.values_of(line).any(|other| !values.contains_key(&other));
-            let reason = match batch.field(*index).filter(|_| is_partial) {
+            let reason = match is_partial.then(|| batch.field(*index)).flatten() {
                 Some(field) => format!("{reason}; its field {field:?} was left out"),
                 None => reason.clone(),
             };

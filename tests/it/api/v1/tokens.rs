@@ -136,6 +136,7 @@ async fn a_revoked_token_is_void_on_every_gateway_within_a_second() {
             _ => here.post("/api/v1/auth/logout", json!({})).await,
         }
         .expect(200);
+        assert_eq!(here.get("/api/v1/auth/me").await.status, 401, "{way}: where it was revoked, at once");
         clock.advance(TimeDelta::seconds(1));
         for gateway in [&here, &there] {
             assert_eq!(gateway.get("/api/v1/auth/me").await.status, 401, "{way}");

@@ -17,7 +17,7 @@ use crate::{Context, WorkerError};
 pub(super) struct Attempt<'c> {
     pub(super) context: &'c Context,
     pub(super) locked: Arc<Locked>,
-    /// As it was before the claim.
+    /// As it was before this look.
     pub(super) row: FirmwareRow,
     pub(super) claim: Uuid,
     /// Attempts of which nothing was heard after they began.

@@ -19,7 +19,6 @@ use signalbox_event_store::state;
 use signalbox_firmware::Locked;
 use signalbox_messaging::Wakeup;
 use signalbox_projections::fleet::firmware::{FirmwareRow, deleted_firmware, firmware_at_work};
-
 use uuid::Uuid;
 
 use super::attempt::{Attempt, NAME};
