@@ -10,13 +10,19 @@ use crate::{
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use std::{
+    fmt,
     io::{self, IsTerminal},
     path::PathBuf,
 };
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use toml::Value;
-use tracing_subscriber::EnvFilter;
+use tracing::field::Field;
+use tracing_subscriber::{
+    EnvFilter,
+    field::MakeExt as _,
+    fmt::format::{Writer, debug_fn},
+};
 
 /// Moves files between the directories of this machine and a Signalbox gateway.
 #[derive(Debug, Parser)]
@@ -182,8 +188,20 @@ fn start_log(filter: &str, terminal: Terminal) -> Result<(), CliError> {
     let filter = EnvFilter::try_new(filter).map_err(|_| CliError::LogFilter(filter.to_owned()))?;
     // A second call, in a program that embeds this one, keeps the first log.
     let log = tracing_subscriber::fmt().with_ansi(io::stderr().is_terminal()).with_target(false);
+    let log = log.fmt_fields(debug_fn(write_field).delimited(" "));
     let _ = log.with_env_filter(filter).with_writer(terminal).try_init();
     Ok(())
+}
+
+/// Writes a field of an entry on one line: a path that a job names could otherwise look like an entry of its own.
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
+    if field.name() != "message" {
+        write!(writer, "{}=", field.name())?;
+    }
+    format!("{value:?}").chars().try_for_each(|letter| match letter.is_control() {
+        true => write!(writer, "{}", letter.escape_default()),
+        false => writer.write_char(letter),
+    })
 }
 
 fn stop_on_signal() -> io::Result<CancellationToken> {
@@ -199,4 +217,39 @@ fn stop_on_signal() -> io::Result<CancellationToken> {
         token.cancel();
     });
     Ok(stop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Shared(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Shared {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_entry_is_one_line_whatever_a_path_holds() {
+        let written = Shared::default();
+        let log = tracing_subscriber::fmt().with_ansi(false).fmt_fields(debug_fn(write_field).delimited(" "));
+        let writer = written.clone();
+        let log = log.with_writer(move || writer.clone()).finish();
+        tracing::subscriber::with_default(log, || {
+            tracing::warn!(reason = %"no\n2026-11-29T06:00:00Z  INFO forged\u{1b}[2J", "a file\nis missing");
+        });
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text.lines().count(), 1, "{text}");
+        let end = r"a file\nis missing reason=no\n2026-11-29T06:00:00Z  INFO forged\u{1b}[2J";
+        assert!(text.trim_end().ends_with(end), "{text}");
+    }
 }

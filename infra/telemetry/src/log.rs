@@ -1,7 +1,17 @@
 use std::io::IsTerminal;
 
 use signalbox_config::{Log, LogFormat};
-use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing::field::Field;
+use tracing_subscriber::{
+    EnvFilter,
+    field::MakeExt as _,
+    fmt::{
+        self,
+        format::{Writer, debug_fn},
+    },
+    layer::SubscriberExt,
+    util::SubscriberInitExt,
+};
 
 /// Why nothing can be logged.
 #[derive(Debug, thiserror::Error)]
@@ -24,9 +34,21 @@ pub fn start(log: &Log) -> Result<(), TelemetryError> {
     let colours = std::io::stderr().is_terminal();
     match log.format {
         LogFormat::Text => {
-            registry.with(fmt::layer().with_ansi(colours).with_writer(std::io::stderr)).try_init()?;
+            let layer = fmt::layer().with_ansi(colours).fmt_fields(debug_fn(write_field).delimited(" "));
+            registry.with(layer.with_writer(std::io::stderr)).try_init()?;
         }
         LogFormat::Json => registry.with(fmt::layer().json().with_writer(std::io::stderr)).try_init()?,
     }
     Ok(())
+}
+
+/// Writes a field of an entry on one line: a text that a user chose could otherwise look like an entry of its own.
+fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn std::fmt::Debug) -> std::fmt::Result {
+    if field.name() != "message" {
+        write!(writer, "{}=", field.name())?;
+    }
+    format!("{value:?}").chars().try_for_each(|letter| match letter.is_control() {
+        true => write!(writer, "{}", letter.escape_default()),
+        false => writer.write_char(letter),
+    })
 }

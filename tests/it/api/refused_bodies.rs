@@ -68,6 +68,20 @@ async fn every_route_answers_a_refused_body() {
 }
 
 #[tokio::test]
+async fn a_body_announced_as_too_large_is_refused_before_it_is_sent() {
+    let world = World::start().await;
+    let mut stream = TcpStream::connect(world.address).await.unwrap();
+    let head = head("post", "/api/auth/login", "Content-Type: application/json\r\n", 99_999_999_999);
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(b"{").await.unwrap();
+    let mut status = [0; 12];
+    // A body that stands still is given up after 30 s.
+    timeout(seconds(15), stream.read_exact(&mut status)).await.expect("it waits for the body").unwrap();
+    assert_eq!(&status, b"HTTP/1.1 413");
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn a_refusal_arrives_twenty_times_of_twenty() {
     let world = World::with(|config| config.limits.anonymous_extractions_per_minute = 10_000).await;
     let agent = world.agent("press").await;

@@ -55,10 +55,15 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalB
 /// The whole body, if it is as small as the policy of its route demands.
 pub(crate) async fn read_body(request: Request) -> Result<Bytes, Problem> {
     let most = Policy::of(request.extensions()).max_body;
+    let too_large = || Problem::too_large(format!("the body is larger than {most} bytes"));
+    // Else a client that announces more than it sends would learn it only when its connection is given up.
+    if content_length(request.headers()).is_some_and(|length| length > most as u64) {
+        return Err(too_large());
+    }
     let limited = Limited::new(request.into_body(), most).collect().await;
     limited.map(http_body_util::Collected::to_bytes).map_err(|error| {
         if error.is::<LengthLimitError>() {
-            Problem::too_large(format!("the body is larger than {most} bytes"))
+            too_large()
         } else {
             Problem::malformed("the body could not be read")
         }

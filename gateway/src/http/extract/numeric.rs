@@ -20,7 +20,7 @@ impl<T> Numeric<T> {
 
 /// A type that a JSON number is read as.
 pub(crate) trait FromNumber: FromStr {
-    const EXPECTED: &'static str;
+    fn expected() -> String;
 
     fn from_i64(number: i64) -> Option<Self>;
     fn from_u64(number: u64) -> Option<Self>;
@@ -33,7 +33,9 @@ pub(crate) trait FromNumber: FromStr {
 }
 
 impl FromNumber for f64 {
-    const EXPECTED: &'static str = "a finite number";
+    fn expected() -> String {
+        "a finite number".to_owned()
+    }
 
     fn from_i64(number: i64) -> Option<Self> {
         Some(number as Self)
@@ -55,7 +57,9 @@ impl FromNumber for f64 {
 macro_rules! whole {
     ($($type:ty),*) => {$(
         impl FromNumber for $type {
-            const EXPECTED: &'static str = "a whole number within its range";
+            fn expected() -> String {
+                format!("a whole number from {} to {}", Self::MIN, Self::MAX)
+            }
 
             fn from_i64(number: i64) -> Option<Self> {
                 number.try_into().ok()
@@ -86,7 +90,7 @@ impl<T: FromNumber> de::Visitor<'_> for NumericVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(T::EXPECTED)
+        f.write_str(&T::expected())
     }
 
     fn visit_i64<E: de::Error>(self, number: i64) -> Result<T, E> {
