@@ -1,6 +1,8 @@
 use std::{collections::BTreeSet, fs, path::Path, time::Duration};
 
 use anyhow::ensure;
+use async_nats::jetstream::Context;
+use futures::TryStreamExt as _;
 use sha2::{Digest, Sha256};
 use sqlx::PgPool;
 
@@ -84,12 +86,40 @@ async fn nothing_waits(servers: &Servers, pool: &PgPool) -> anyhow::Result<()> {
     let jetstream = servers.jetstream().await?;
     wait_until("the end of all work", SETTLE, || async {
         let mut waiting = sentences(pool, &WAITING).await?;
-        let mail = jetstream.get_stream("MAIL").await?.cached_info().state.messages;
-        waiting.extend((mail > 0).then(|| format!("{mail} messages wait in mailboxes")));
+        waiting.extend(mail(&jetstream).await?);
         ensure!(waiting.is_empty(), "{}", waiting.join("\n"));
         Ok(true)
     })
     .await
+}
+
+/// One sentence for each message that waits, and for each agent that is owed one.
+async fn mail(jetstream: &Context) -> anyhow::Result<Vec<String>> {
+    let stream = jetstream.get_stream("MAIL").await?;
+    let state = &stream.cached_info().state;
+    let mut found = Vec::new();
+    if state.messages == 0 {
+        return Ok(found);
+    }
+    for id in state.first_sequence..=state.last_sequence {
+        if let Ok(message) = stream.get_raw_message(id).await {
+            found.push(format!("message {id} waits since {}: {}", message.time, message.subject));
+        }
+    }
+    let mut consumers = stream.consumers();
+    while let Some(consumer) = consumers.try_next().await? {
+        if consumer.num_pending > 0 || consumer.num_ack_pending > 0 {
+            found.push(format!(
+                "{} was given message {} last, {} are held back, {} of them again, {} follow",
+                consumer.name,
+                consumer.delivered.stream_sequence,
+                consumer.num_ack_pending,
+                consumer.num_redelivered,
+                consumer.num_pending,
+            ));
+        }
+    }
+    Ok(found)
 }
 
 pub async fn sentences(pool: &PgPool, statements: &[&str]) -> anyhow::Result<Vec<String>> {

@@ -264,7 +264,8 @@ async fn wait_for_mail(
                 let row = queries::agent_by_id(&database.primary, agent).await?;
                 let capabilities = row.map(|agent| agent.capabilities).unwrap_or_default();
                 // Messages that are held back stay in the mailbox, which offers them again.
-                let mails = requests::allowed(&database.primary, agent, &capabilities, mails).await?;
+                let mails =
+                    requests::allowed(&database.primary, mailbox, agent, &capabilities, mails).await?;
                 if !mails.is_empty() {
                     return Ok((mails, capabilities));
                 }

@@ -3,15 +3,15 @@
 //! The service asks again for a leg that does not move. An agent without capabilities starts a second copy of the work
 //! then, so it is asked again only after its session or that leg's HTTP body has ended, or after it reported the end
 //! itself; one with capabilities knows the request and answers with its state, but not more than once a minute.
-//! A request that is held back stays in the mailbox.
+//! A request that is held back stays in the mailbox; one that the transfer is past is removed from it.
 
 use std::collections::{HashMap, HashSet};
 
 use signalbox_domain::{kernel::AgentId, transfer::Leg};
-use signalbox_messaging::{Mail, Waiting};
+use signalbox_messaging::{Mail, Mailbox, Waiting};
 use signalbox_projections::transfer::{
     parse_mail_key,
-    queries::agent_requests::{self, TakenRequest},
+    queries::agent_requests::{self, Request},
 };
 use sqlx::PgPool;
 use tokio::spawn;
@@ -40,22 +40,21 @@ pub(super) async fn record_taken(
     }
     let taken: Vec<_> = newest
         .into_iter()
-        .map(|((transfer, leg), attempt)| TakenRequest {
-            transfer,
-            leg,
-            attempt: i32::try_from(attempt).unwrap_or(i32::MAX),
-        })
+        .map(|((transfer, leg), attempt)| Request { transfer, leg, attempt: number_of(attempt) })
         .collect();
     agent_requests::record_taken(pool, agent, &taken).await
 }
 
-/// `mails` without the requests that the agent may not get yet.
+/// `mails` without the requests that the agent may not get yet, and without those that serve nothing any more, which leave
+/// the mailbox.
 pub(super) async fn allowed(
     pool: &PgPool,
+    mailbox: &Mailbox,
     agent: AgentId,
     capabilities: &[String],
     mails: Vec<Mail>,
 ) -> Result<Vec<Mail>, Problem> {
+    let mails = without_outdated(pool, mailbox, agent, mails).await?;
     let transfers: Vec<_> = mails.iter().filter_map(|mail| Some(parse_mail_key(&mail.key)?.0)).collect();
     if transfers.is_empty() {
         return Ok(mails);
@@ -70,11 +69,44 @@ pub(super) async fn allowed(
     let is_allowed = |mail: &Mail| {
         parse_mail_key(&mail.key).is_none_or(|(number, attempt, leg)| {
             // To an agent without capabilities all attempts are the same work.
-            let attempt = if is_capable { i32::try_from(attempt).unwrap_or(i32::MAX) } else { 0 };
+            let attempt = if is_capable { number_of(attempt) } else { 0 };
             !held_back.contains(&(number, word(leg).to_owned(), attempt))
         })
     };
     Ok(mails.into_iter().filter(is_allowed).collect())
+}
+
+async fn without_outdated(
+    pool: &PgPool,
+    mailbox: &Mailbox,
+    agent: AgentId,
+    mails: Vec<Mail>,
+) -> Result<Vec<Mail>, Problem> {
+    let asked: Vec<_> = mails
+        .iter()
+        .filter_map(|mail| parse_mail_key(&mail.key))
+        .map(|(transfer, attempt, leg)| Request { transfer, leg: word(leg), attempt: number_of(attempt) })
+        .collect();
+    if asked.is_empty() {
+        return Ok(mails);
+    }
+    let outdated: HashSet<_> = agent_requests::outdated(pool, &asked).await?.into_iter().collect();
+    let mut kept = Vec::with_capacity(mails.len());
+    for mail in mails {
+        let is_outdated = parse_mail_key(&mail.key).is_some_and(|(number, attempt, leg)| {
+            outdated.contains(&(number, word(leg).to_owned(), number_of(attempt)))
+        });
+        match is_outdated {
+            true => mailbox.withdraw(agent, &mail.key).await?,
+            false => kept.push(mail),
+        }
+    }
+    Ok(kept)
+}
+
+/// The attempt as read models have it.
+fn number_of(attempt: u32) -> i32 {
+    i32::try_from(attempt).unwrap_or(i32::MAX)
 }
 
 /// Records, when it is dropped, that the HTTP body of a leg has ended.

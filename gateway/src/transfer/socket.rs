@@ -319,7 +319,9 @@ async fn deliver(
     capabilities: &[String],
 ) -> Option<()> {
     let acknowledges = capabilities.iter().any(|word| word == "ack");
-    let mail = match requests::allowed(&database.primary, peer.auth.agent, capabilities, vec![mail]).await {
+    let mail = match requests::allowed(&database.primary, mailbox, peer.auth.agent, capabilities, vec![mail])
+        .await
+    {
         Ok(mut mails) => mails.pop(),
         Err(problem) => {
             tracing::warn!(agent = peer.auth.number, reason = problem.detail(), "a message waits");

@@ -40,6 +40,15 @@ async fn shown(world: &World, account: &AgentAccount) -> Value {
     world.admin.get(&format!("/api/agents/{}", account.id)).await.expect(200)
 }
 
+async fn key_of(world: &World, account: &AgentAccount) -> AgentId {
+    sqlx::query_scalar("SELECT id FROM read.agents WHERE number = $1")
+        .bind(account.id)
+        .fetch_one(&world.servers.pool)
+        .await
+        .map(AgentId)
+        .unwrap()
+}
+
 async fn poll(client: &Client, wait: u32) -> Vec<Value> {
     let answer = client.get(&format!("/api/agent/poll?timeout={wait}")).await;
     if answer.status == 204 { Vec::new() } else { answer.expect(200).as_array().unwrap().clone() }
@@ -392,11 +401,7 @@ async fn an_acknowledged_request_is_repeated_only_when_the_agent_is_free() {
     let world = World::start().await;
     let account = world.agent("one").await;
     let client = world.as_agent(&account);
-    let key: uuid::Uuid = sqlx::query_scalar("SELECT id FROM read.agents WHERE number = $1")
-        .bind(account.id)
-        .fetch_one(&world.servers.pool)
-        .await
-        .unwrap();
+    let key = key_of(&world, &account).await;
     let mailbox = Mailbox::open(&world.servers.bus).await.unwrap();
     // As the service posts it again; the transfer does not exist, so that nothing else does.
     let post = async |attempt: u32| {
@@ -404,7 +409,7 @@ async fn an_acknowledged_request_is_repeated_only_when_the_agent_is_free() {
             kind: "transfer_request".to_owned(),
             data: json!({"transfer": {"id": "900"}, "extensions": {}}),
         };
-        mailbox.post(AgentId(key), &format!("transfer.900.{attempt}.upload"), &message).await.unwrap();
+        mailbox.post(key, &format!("transfer.900.{attempt}.upload"), &message).await.unwrap();
     };
     let take = async || {
         let mail = eventually_some(seconds(40), async || poll(&client, 5).await.pop()).await;
@@ -434,6 +439,29 @@ async fn an_acknowledged_request_is_repeated_only_when_the_agent_is_free() {
         .await
         .unwrap();
     take().await;
+    world.finish_with_mail().await;
+}
+
+/// It waited for a minute and a half when its agent had taken the same request before.
+#[tokio::test]
+async fn a_request_of_a_transfer_that_has_ended_leaves_the_mailbox() {
+    let world = World::start().await;
+    let accounts = [world.agent("one").await, world.agent("two").await];
+    let client = world.as_agent(&accounts[0]);
+    client.post("/api/agent/connect", json!({"system_info": {"capabilities": ["ack"]}})).await.expect(200);
+    let number = world.transfer(&accounts[0], &accounts[1], "/f", "/f").await;
+    let taken = eventually_some(seconds(40), async || poll(&client, 5).await.pop()).await;
+    acknowledge(&client, &json!([taken["id"]])).await;
+    world.admin.post(&format!("/api/transfers/{number}/cancel"), json!({})).await.expect(200);
+    let cancel = eventually_some(seconds(40), async || poll(&client, 5).await.pop()).await;
+    acknowledge(&client, &json!([cancel["id"]])).await;
+    let key = key_of(&world, &accounts[0]).await;
+    let message = MailMessage { kind: "transfer_request".to_owned(), data: json!({"transfer": {}}) };
+    let mailbox = Mailbox::open(&world.servers.bus).await.unwrap();
+    let name = format!("transfer.{number}.1.upload");
+    mailbox.post(key, &name, &message).await.unwrap();
+    assert_eq!(poll(&client, 2).await, Vec::<Value>::new());
+    assert!(!mailbox.holds(key, &name).await.unwrap());
     world.finish_with_mail().await;
 }
 

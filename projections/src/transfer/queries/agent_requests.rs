@@ -9,9 +9,9 @@ use sqlx::PgPool;
 /// Age after which a request holds nothing back.
 const KEPT: TimeDelta = TimeDelta::days(7);
 
-/// A leg of a transfer that an agent has taken charge of.
+/// A leg of a transfer that an agent is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TakenRequest {
+pub struct Request {
     /// Integer of the transfer.
     pub transfer: i64,
     /// Word of the leg.
@@ -28,7 +28,7 @@ pub type HeldBack = (i64, String, i32);
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn record_taken(pool: &PgPool, agent: AgentId, taken: &[TakenRequest]) -> Result<(), sqlx::Error> {
+pub async fn record_taken(pool: &PgPool, agent: AgentId, taken: &[Request]) -> Result<(), sqlx::Error> {
     sqlx::query(
         "INSERT INTO ops.agent_requests (agent_id, transfer, leg, attempt, session, taken_at, ended)
          SELECT a.id, t.transfer, t.leg, t.attempt, a.session, now(), false
@@ -85,6 +85,27 @@ pub async fn not_ended(
     )
     .bind(agent)
     .bind(transfers)
+    .fetch_all(pool)
+    .await
+}
+
+/// Those of `requests` that no agent needs to receive any more: the transfer has ended, or is past that attempt or leg.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn outdated(pool: &PgPool, requests: &[Request]) -> Result<Vec<HeldBack>, sqlx::Error> {
+    // A read model that lags shows an earlier attempt or phase, and then the request is kept.
+    sqlx::query_as(
+        "SELECT r.transfer, r.leg, r.attempt
+           FROM unnest($1::bigint[], $2::text[], $3::int[]) AS r (transfer, leg, attempt)
+           JOIN read.transfers t ON t.number = r.transfer
+          WHERE t.phase = 'done' OR t.attempts > r.attempt
+             OR (t.attempts = r.attempt AND r.leg = 'upload' AND t.phase IN ('staged', 'downloading'))",
+    )
+    .bind(requests.iter().map(|request| request.transfer).collect::<Vec<_>>())
+    .bind(requests.iter().map(|request| request.leg).collect::<Vec<_>>())
+    .bind(requests.iter().map(|request| request.attempt).collect::<Vec<_>>())
     .fetch_all(pool)
     .await
 }
