@@ -74,7 +74,8 @@ fn print(found: &Verification, published: Option<&SignedHead>) {
         println!("The {verified} events before are as they were.");
         return;
     }
-    println!("The log is as it was: {verified} of {head} events fit the hash chain.");
+    println!("The log of events is as it was: {verified} of {head} events fit the hash chain.");
+    println!("Datapoints have a log of their own, which the chain does not cover.");
     if let Some(published) = published {
         println!("It holds the published head at event {}.", published.position);
     }

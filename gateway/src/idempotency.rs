@@ -36,7 +36,7 @@ use crate::{
     auth::{AgentAuth, Reader, RequiredRole, keyed_hash, presented},
     client_address::ClientAddress,
     context_services::services,
-    extract::read_body,
+    extract::{content, read_body},
     policy::{Policy, Repetition},
     problem::{Problem, ProblemKind},
     services::{auth::Keys, replica::Database},
@@ -105,7 +105,10 @@ async fn once_with_key(state: &Services, request: Request, next: Next) -> Result
     let keyed = Keyed::new(name, &principal, &parts)?;
     let body = read_body(Request::from_parts(parts.clone(), body)).await?;
     let repetitions = Repetitions::from_ref(state);
-    match keyed.begin(&repetitions, &digest(&parts.uri, &body)).await? {
+    // A client that repeats a request may compress it in another way. The handler refuses a body that is not compressed.
+    let most = Policy::of(&parts.extensions).max_body;
+    let same = content(&parts.headers, body.clone(), most).await.unwrap_or_else(|_| body.clone());
+    match keyed.begin(&repetitions, &digest(&parts.uri, &same)).await? {
         Begun::Before(first) => Ok(first),
         Begun::Now(seed) => {
             parts.extensions.insert(Seed(seed));

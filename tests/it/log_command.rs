@@ -73,7 +73,9 @@ MC4CAQAwBQYDK2VwBCIEIFaT0ESf+5bZeIloodUwywwKBxhFAPMUhaB4varEtBeQ
     let verify = ["log", "verify", "--json", "--head", head.to_str().unwrap()];
     let found = signalbox(&world.config, &verify).await.json_lines();
     assert_eq!(found[0]["fault"], Value::Null);
-    assert!(signalbox(&world.config, &["log", "verify"]).await.well().contains("The log is as it was"));
+    assert!(
+        signalbox(&world.config, &["log", "verify"]).await.well().contains("The log of events is as it was")
+    );
     let tampering = "SET session_replication_role = replica;
         UPDATE events SET payload = '{}' WHERE position = 1; RESET session_replication_role";
     world.servers.pool.execute(tampering).await.unwrap();

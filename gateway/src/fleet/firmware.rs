@@ -29,7 +29,7 @@ use crate::{
     auth::Admin,
     change::Change,
     context::RequestContext,
-    extract::{EnvelopeParams, JsonBody, Params, Sort, Text, key, parse_json, read_body},
+    extract::{EnvelopeParams, JsonBody, Params, Sort, Text, key, parse_json, read_json},
     past::{AsOf, AtParams, there},
     problem::{Problem, ProblemOut},
     resource::after_write,
@@ -234,7 +234,7 @@ pub(crate) async fn apply(
     context: RequestContext,
     request: Request,
 ) -> Result<Response, Problem> {
-    let body = read_body(request).await?;
+    let body = read_json(request).await?;
     let apply: FirmwareApplyIn =
         if body.is_empty() { FirmwareApplyIn::default() } else { parse_json(&body)? };
     let download_url = valid_url(&config, apply.download_url)?;

@@ -26,7 +26,7 @@ use crate::{
     answer::{self, StatusOut},
     auth::{Reader, Writer},
     context::RequestContext,
-    extract::{IfMatch, JsonBody, Text, key, parse_json, read_body},
+    extract::{IfMatch, JsonBody, Text, key, parse_json, read_json},
     idempotency::IdempotencyKey,
     monitoring::ingestion::IngestionServices,
     past::{AsOf, AtParams, there},
@@ -151,7 +151,7 @@ impl<S: Send + Sync> FromRequest<S> for BatchBody {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
-        let bytes: Bytes = read_body(request).await?;
+        let bytes: Bytes = read_json(request).await?;
         // Only what cannot be read is read again, to say where it is wrong.
         let batch: BatchIn = serde_json::from_slice(&bytes).or_else(|_| parse_json(&bytes))?;
         if !(1..=MAX_ITEMS).contains(&batch.datapoints.len()) {

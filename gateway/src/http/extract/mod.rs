@@ -1,6 +1,7 @@
 //! Requests as handlers get them: bodies, parameters, ids, numbers, pages and orders. All that clients write is parsed here,
 //! and times in the domain's kernel, so that what cannot be parsed or stored is refused alike by every route.
 
+mod encoding;
 mod fields;
 mod id;
 mod number;
@@ -18,6 +19,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 
 pub(crate) use self::{
+    encoding::{content, is_zipped, unzipped},
     fields::from_json,
     id::{Number, Text, Texts, id, key, wanted},
     number::{as_number, content_length, digits, number_or_text},
@@ -28,14 +30,14 @@ pub(crate) use self::{
 };
 use crate::http::{policy::Policy, problem::Problem};
 
-/// A JSON body; unknown fields are ignored, the content type is not asked for.
+/// A JSON body; unknown fields are ignored, the content type is not asked for, and it may be compressed by gzip.
 pub(crate) struct JsonBody<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
-        let bytes = read_body(request).await?;
+        let bytes = read_json(request).await?;
         parse_json(&bytes).map(Self)
     }
 }
@@ -47,7 +49,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Default> FromRequest<S> for OptionalB
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
-        let bytes = read_body(request).await?;
+        let bytes = read_json(request).await?;
         if bytes.is_empty() { Ok(Self(T::default())) } else { parse_json(&bytes).map(Self) }
     }
 }
@@ -68,6 +70,13 @@ pub(crate) async fn read_body(request: Request) -> Result<Bytes, Problem> {
             Problem::malformed("the body could not be read")
         }
     })
+}
+
+/// The bytes of a JSON body, compressed or not: as many as the policy of its route allows.
+pub(crate) async fn read_json(request: Request) -> Result<Bytes, Problem> {
+    let most = Policy::of(request.extensions()).max_body;
+    let headers = request.headers().clone();
+    content(&headers, read_body(request).await?, most).await
 }
 
 /// `bytes` as a `T`. The message never repeats the input.

@@ -2,12 +2,10 @@
 
 use std::{
     collections::{HashMap, hash_map::Entry},
-    io::Read,
     ops::Range,
 };
 
 use chrono::{DateTime, Utc};
-use flate2::read::MultiGzDecoder;
 use signalbox_domain::monitoring::Labels;
 
 use super::line::{Field, Head, field_name, parse_fields, parse_head, split_head, split_line};
@@ -76,18 +74,6 @@ pub(super) struct Batch {
     pub(super) texts: u64,
     /// Numbers of lines that are not written, in order, and why.
     pub(super) faults: Vec<(usize, &'static str)>,
-}
-
-/// The lines of a body compressed by gzip.
-pub(super) fn unzipped(body: &[u8]) -> Result<Vec<u8>, Problem> {
-    let mut lines = Vec::new();
-    let most = MAX_BYTES as u64 + 1;
-    let read = MultiGzDecoder::new(body).take(most).read_to_end(&mut lines);
-    read.map_err(|_| Problem::malformed("the body is not compressed by gzip, as Content-Encoding says"))?;
-    if lines.len() > MAX_BYTES {
-        return Err(Problem::too_large(format!("the decompressed body is larger than {MAX_BYTES} bytes")));
-    }
-    Ok(lines)
 }
 
 impl Batch {
@@ -275,9 +261,6 @@ fn name(labels: &Labels) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
-    use flate2::{Compression, write::GzEncoder};
 
     use super::*;
 
@@ -385,21 +368,5 @@ mod tests {
         let most = "m v=1\n".repeat(MAX_LINES);
         assert_eq!(read(&most).values.len(), MAX_LINES);
         assert!(Batch::read(format!("{most}m v=1").as_bytes(), Precision::Seconds).is_err());
-    }
-
-    #[test]
-    fn a_bomb_is_not_unpacked() {
-        let zipped = |bytes: &[u8]| {
-            let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-            encoder.write_all(bytes).unwrap();
-            encoder.finish().unwrap()
-        };
-        assert_eq!(unzipped(&zipped(b"m v=1")).unwrap(), b"m v=1");
-        assert!(unzipped(&zipped(&vec![b'\n'; MAX_BYTES])).is_ok());
-        let bomb = unzipped(&zipped(&vec![b'\n'; MAX_BYTES + 1])).unwrap_err();
-        assert!(bomb.detail().contains("larger than"), "{bomb:?}");
-        for broken in [&b"m v=1"[..], &zipped(b"m v=1")[..12]] {
-            assert!(unzipped(broken).is_err());
-        }
     }
 }

@@ -1,4 +1,7 @@
+use std::io::Write as _;
+
 use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -65,6 +68,38 @@ async fn a_batch_has_one_to_ten_thousand_items() {
     assert_eq!((values, total), (vec![9997.0 / 4.0, 9996.0 / 4.0], 10_000));
     let (values, _) = listed(&world.admin, "page_size=100&page=100").await;
     assert_eq!(values.last(), Some(&0.0));
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn a_batch_may_be_compressed_in_any_way_that_gzip_knows() {
+    let world = World::start().await;
+    let event = event(&world, "many").await;
+    let batch = json!({"datapoints": [value(&event, 1.0)]}).to_string();
+    let zipped = |level: Compression, text: &str| {
+        let mut encoder = GzEncoder::new(Vec::new(), level);
+        encoder.write_all(text.as_bytes()).unwrap();
+        encoder.finish().unwrap()
+    };
+    let path = format!("{DATAPOINTS}/batch");
+    let send = async |body: Vec<u8>, encoding: &str| {
+        let request = world.admin.request(Method::POST, &path).header("content-encoding", encoding);
+        world.admin.send(request.header("idempotency-key", "once").body(body)).await
+    };
+    let first = send(zipped(Compression::best(), &batch), "gzip").await.expect(201);
+    for (body, encoding) in
+        [(zipped(Compression::none(), &batch), "gzip"), (batch.clone().into_bytes(), "identity")]
+    {
+        assert_eq!(send(body, encoding).await.expect(201), first);
+    }
+    assert_eq!(listed(&world.admin, "").await, (vec![1.0], 1));
+    let post = async |body: Vec<u8>, encoding: &str| {
+        let request = world.admin.request(Method::POST, &path).header("content-encoding", encoding);
+        world.admin.send(request.body(body)).await
+    };
+    post(zipped(Compression::best(), &" ".repeat(64 << 20)), "gzip").await.error(413);
+    assert!(post(batch.clone().into_bytes(), "gzip").await.error(400).contains("gzip"));
+    assert!(post(batch.into_bytes(), "br").await.error(400).contains("Content-Encoding"));
     world.finish().await;
 }
 

@@ -1,0 +1,78 @@
+//! Bodies that their senders have compressed.
+
+use std::io::Read as _;
+
+use axum::{
+    body::Bytes,
+    http::{HeaderMap, header},
+};
+use flate2::read::MultiGzDecoder;
+use tokio::task::spawn_blocking;
+
+use crate::http::problem::Problem;
+
+/// Whether `Content-Encoding` says that the body is compressed by gzip. Other encodings are refused.
+pub(crate) fn is_zipped(headers: &HeaderMap) -> Result<bool, Problem> {
+    let coding = headers.get(header::CONTENT_ENCODING).map(|coding| coding.as_bytes().to_ascii_lowercase());
+    match coding.as_deref() {
+        None | Some(b"" | b"identity") => Ok(false),
+        Some(b"gzip" | b"x-gzip") => Ok(true),
+        Some(_) => Err(Problem::malformed("Content-Encoding must be gzip or identity")),
+    }
+}
+
+/// The bytes that `body` holds compressed by gzip, at most `most`.
+pub(crate) fn unzipped(body: &[u8], most: usize) -> Result<Vec<u8>, Problem> {
+    let mut bytes = Vec::new();
+    let read = MultiGzDecoder::new(body).take(most as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|_| Problem::malformed("the body is not compressed by gzip, as Content-Encoding says"))?;
+    if bytes.len() > most {
+        return Err(Problem::too_large(format!("the decompressed body is larger than {most} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// The content of `body` without the encoding that `headers` name.
+pub(crate) async fn content(headers: &HeaderMap, body: Bytes, most: usize) -> Result<Bytes, Problem> {
+    if !is_zipped(headers)? || body.is_empty() {
+        return Ok(body);
+    }
+    let unzipping = spawn_blocking(move || unzipped(&body, most));
+    unzipping.await.map_err(|error| Problem::internal(&error))?.map(Bytes::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use axum::http::HeaderValue;
+    use flate2::{Compression, write::GzEncoder};
+
+    use super::*;
+
+    #[test]
+    fn a_bomb_is_not_unpacked() {
+        let zipped = |bytes: &[u8]| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+            encoder.write_all(bytes).unwrap();
+            encoder.finish().unwrap()
+        };
+        assert_eq!(unzipped(&zipped(b"m v=1"), 9).unwrap(), b"m v=1");
+        assert!(unzipped(&zipped(&[b' '; 9]), 9).is_ok());
+        let bomb = unzipped(&zipped(&[b' '; 1 << 20]), 9).unwrap_err();
+        assert!(bomb.detail().contains("larger than 9 bytes"), "{bomb:?}");
+        for broken in [&b"m v=1"[..], &zipped(b"m v=1")[..12]] {
+            assert!(unzipped(broken, 9).is_err());
+        }
+    }
+
+    #[test]
+    fn other_encodings_than_gzip_are_refused() {
+        let zipped = |encoding: &'static str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
+            is_zipped(&headers).ok()
+        };
+        assert_eq!(["gzip", "identity", "br"].map(zipped), [Some(true), Some(false), None]);
+    }
+}
