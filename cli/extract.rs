@@ -1,7 +1,7 @@
 //! `signalbox extract`: documents become text, on this machine and without any server.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
@@ -57,9 +57,12 @@ pub(crate) enum Format {
 }
 
 /// Extracts all files; the exit code is 0 when all gave their text, 1 when one did not.
-pub(crate) async fn run(config: &Config, args: ExtractArgs) -> anyhow::Result<ExitCode> {
+pub(crate) async fn run(config: &Config, mut args: ExtractArgs) -> anyhow::Result<ExitCode> {
     let options = options(&args)?;
     if let Some(folder) = &args.output {
+        let mut named = BTreeSet::new();
+        // One that is missing is reported when its turn is there.
+        args.files.retain(|path| named.insert(path.canonicalize().unwrap_or_else(|_| path.clone())));
         check_targets(&args, folder)?;
         fs::create_dir_all(folder)
             .with_context(|| format!("the folder {} cannot be made", folder.display()))?;

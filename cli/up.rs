@@ -57,7 +57,7 @@ async fn serve(
         stopped = service.until_stopped(signals) => stopped,
         () = servers.watch(&bus, stop) => service.until_stopped(signals).await,
     };
-    bus.leave();
+    bus.expect_disconnect();
     stopped
 }
 

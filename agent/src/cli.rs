@@ -17,11 +17,13 @@ use std::{
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use toml::Value;
-use tracing::field::Field;
 use tracing_subscriber::{
     EnvFilter,
-    field::MakeExt as _,
-    fmt::format::{Writer, debug_fn},
+    field::RecordFields,
+    fmt::{
+        FormatFields,
+        format::{DefaultFields, Writer},
+    },
 };
 
 /// Moves files between the directories of this machine and a Signalbox gateway.
@@ -188,20 +190,23 @@ fn start_log(filter: &str, terminal: Terminal) -> Result<(), CliError> {
     let filter = EnvFilter::try_new(filter).map_err(|_| CliError::LogFilter(filter.to_owned()))?;
     // A second call, in a program that embeds this one, keeps the first log.
     let log = tracing_subscriber::fmt().with_ansi(io::stderr().is_terminal()).with_target(false);
-    let log = log.fmt_fields(debug_fn(write_field).delimited(" "));
+    let log = log.fmt_fields(OneLine);
     let _ = log.with_env_filter(filter).with_writer(terminal).try_init();
     Ok(())
 }
 
-/// Writes a field of an entry on one line: a path that a job names could otherwise look like an entry of its own.
-fn write_field(writer: &mut Writer<'_>, field: &Field, value: &dyn fmt::Debug) -> fmt::Result {
-    if field.name() != "message" {
-        write!(writer, "{}=", field.name())?;
+/// Writes the fields of an entry on one line: a path that a job names could otherwise look like an entry of its own.
+struct OneLine;
+
+impl<'writer> FormatFields<'writer> for OneLine {
+    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'writer>, fields: R) -> fmt::Result {
+        let mut text = String::new();
+        DefaultFields::new().format_fields(Writer::new(&mut text), fields)?;
+        text.chars().try_for_each(|letter| match letter.is_control() {
+            true => write!(writer, "{}", letter.escape_default()),
+            false => writer.write_char(letter),
+        })
     }
-    format!("{value:?}").chars().try_for_each(|letter| match letter.is_control() {
-        true => write!(writer, "{}", letter.escape_default()),
-        false => writer.write_char(letter),
-    })
 }
 
 fn stop_on_signal() -> io::Result<CancellationToken> {
@@ -241,7 +246,7 @@ mod tests {
     #[test]
     fn an_entry_is_one_line_whatever_a_path_holds() {
         let written = Shared::default();
-        let log = tracing_subscriber::fmt().with_ansi(false).fmt_fields(debug_fn(write_field).delimited(" "));
+        let log = tracing_subscriber::fmt().with_ansi(false).fmt_fields(OneLine);
         let writer = written.clone();
         let log = log.with_writer(move || writer.clone()).finish();
         tracing::subscriber::with_default(log, || {

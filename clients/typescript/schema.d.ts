@@ -2496,7 +2496,7 @@ export interface components {
     schemas: {
         /** @description Messages that the agent has taken charge of. */
         AckIn: {
-            /** @description Ids of the messages; those after the first 1,000 are ignored. */
+            /** @description Ids of the messages; of more than 10,000, the highest are ignored. */
             message_ids: number[];
         };
         /** @description The acknowledgement of an alarm. */

@@ -12,7 +12,7 @@
 use std::{net::IpAddr, sync::Arc};
 
 use axum::{
-    body::Body,
+    body::{Body, Bytes},
     extract::{FromRef, FromRequestParts, Request, State},
     http::{HeaderValue, Method, StatusCode, Uri, header, request::Parts},
     middleware::Next,
@@ -105,10 +105,7 @@ async fn once_with_key(state: &Services, request: Request, next: Next) -> Result
     let keyed = Keyed::new(name, &principal, &parts)?;
     let body = read_body(Request::from_parts(parts.clone(), body)).await?;
     let repetitions = Repetitions::from_ref(state);
-    // A client that repeats a request may compress it in another way. The handler refuses a body that is not compressed.
-    let most = Policy::of(&parts.extensions).max_body;
-    let same = content(&parts.headers, body.clone(), most).await.unwrap_or_else(|_| body.clone());
-    match keyed.begin(&repetitions, &digest(&parts.uri, &same)).await? {
+    match keyed.begin(&repetitions, &digest_of_content(&parts, &body).await).await? {
         Begun::Before(first) => Ok(first),
         Begun::Now(seed) => {
             parts.extensions.insert(Seed(seed));
@@ -118,6 +115,13 @@ async fn once_with_key(state: &Services, request: Request, next: Next) -> Result
             keyed.keep(&repetitions, seed, response).await
         }
     }
+}
+
+/// The digest of a request. A client that repeats it may compress it in another way; the handler refuses a body that is not compressed.
+async fn digest_of_content(parts: &Parts, body: &Bytes) -> Vec<u8> {
+    let most = Policy::of(&parts.extensions).max_body;
+    let content = content(&parts.headers, body.clone(), most).await;
+    digest(&parts.uri, content.as_ref().unwrap_or(body))
 }
 
 /// The authenticated sender of a request: keys of one principal are unknown to the others.

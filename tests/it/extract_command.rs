@@ -64,6 +64,10 @@ fn documents_of_one_name_do_not_overwrite_each_other() {
     assert_eq!(output.status.code(), Some(1), "{errors}");
     assert!(errors.contains("would both be written to out/letter.docx.md"), "{errors}");
     assert!(!folder.path().join("out").exists());
+    // One that is named twice is one.
+    let twice = [copies[0].clone(), folder.path().join("a/../a/letter.docx")];
+    assert_eq!(extract(folder.path(), &["-o", "out"], &twice).status.code(), Some(0));
+    assert_eq!(std::fs::read_dir(folder.path().join("out")).unwrap().count(), 1);
     // Standard output has room for both.
     assert_eq!(extract(folder.path(), &[], &copies).status.code(), Some(0));
 }

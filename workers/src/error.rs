@@ -47,6 +47,9 @@ pub enum WorkerError {
     /// A message to a contact cannot be written.
     #[error("a message to a contact cannot be written: {0}")]
     Message(serde_json::Error),
+    /// An attempt was hindered; the next one waits longer.
+    #[error(transparent)]
+    Hindered(Box<WorkerError>),
     /// The step panicked.
     #[error("the step panicked: {0}")]
     Panic(String),

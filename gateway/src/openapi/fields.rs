@@ -78,7 +78,7 @@ const FIELDS: &[(&str, &str)] = &[
     ("max_attempts", "How often it is tried at most."),
     ("max_value", "Upper bound for displays and sliders."),
     ("message", "What happened, in one sentence for people."),
-    ("message_ids", "Ids of the messages; those after the first 1,000 are ignored."),
+    ("message_ids", "Ids of the messages; of more than 10,000, the highest are ignored."),
     ("min_value", "Lower bound for displays and sliders."),
     ("name", "Display name."),
     ("next_run", "When the schedule is due next; null without one."),

@@ -1,6 +1,9 @@
 //! Messages of agents, over either transport.
 
-use std::{collections::HashSet, net::IpAddr};
+use std::{
+    collections::{BTreeSet, HashSet},
+    net::IpAddr,
+};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -28,6 +31,8 @@ use crate::{
 const MAX_CAPABILITIES: usize = 32;
 /// Messages that are taken from a mailbox at once; an agent has at most a few dozen at a time.
 const ACKNOWLEDGED_AT_ONCE: usize = 1000;
+/// Messages that one acknowledgement may name: each is a question to JetStream. The others come again.
+const MAX_ACKNOWLEDGED: usize = 10_000;
 /// The extension of agents that report digests.
 const CHECKSUM: &str = "checksum";
 /// Longest name of an extension, in characters.
@@ -176,6 +181,8 @@ pub(super) async fn acknowledge(
     peer: &Peer,
     ids: &[i64],
 ) -> Result<(), Problem> {
+    let ids: Vec<_> =
+        ids.iter().copied().collect::<BTreeSet<_>>().into_iter().take(MAX_ACKNOWLEDGED).collect();
     for ids in ids.chunks(ACKNOWLEDGED_AT_ONCE) {
         let taken = mailbox.waiting(peer.auth.agent, ids).await?;
         // Before they are removed: after a failure in between they are given out again, and acknowledged.

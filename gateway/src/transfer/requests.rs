@@ -91,17 +91,25 @@ async fn without_outdated(
         return Ok(mails);
     }
     let outdated: HashSet<_> = agent_requests::outdated(pool, &asked).await?.into_iter().collect();
-    let mut kept = Vec::with_capacity(mails.len());
-    for mail in mails {
-        let is_outdated = parse_mail_key(&mail.key).is_some_and(|(number, attempt, leg)| {
+    let (outdated, kept): (Vec<_>, _) = mails.into_iter().partition(|mail| {
+        parse_mail_key(&mail.key).is_some_and(|(number, attempt, leg)| {
             outdated.contains(&(number, word(leg).to_owned(), number_of(attempt)))
-        });
-        match is_outdated {
-            true => mailbox.withdraw(agent, &mail.key).await?,
-            false => kept.push(mail),
-        }
+        })
+    });
+    if !outdated.is_empty() {
+        // The agent waits for the others. One that stays is given out again, to be removed then.
+        spawn(withdraw(mailbox.clone(), agent, outdated));
     }
     Ok(kept)
+}
+
+async fn withdraw(mailbox: Mailbox, agent: AgentId, mails: Vec<Mail>) {
+    for mail in mails {
+        if let Err(error) = mailbox.withdraw(agent, &mail.key).await {
+            tracing::debug!(%agent, %error, "outdated requests stay in a mailbox for a while");
+            return;
+        }
+    }
 }
 
 /// The attempt as read models have it.

@@ -2,8 +2,8 @@
 
 use toml::{Table, Value};
 
-/// Ten years. Sums of a time and far more overflow.
-const MAX_HOURS: i64 = 87_600;
+/// A hundred years. Sums of a time and far more overflow.
+const MAX_HOURS: i64 = 24 * MAX_DAYS;
 const MAX_SECONDS: i64 = MAX_HOURS * 3600;
 /// Longest time that datapoints or their roll-ups are kept, but for ever.
 const MAX_DAYS: i64 = 36_500;

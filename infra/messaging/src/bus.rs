@@ -60,7 +60,7 @@ pub struct Bus {
     pub(crate) replicas: usize,
     connections: watch::Receiver<u64>,
     /// Whether the process ends, and may lose its connection.
-    is_leaving: Arc<AtomicBool>,
+    expects_disconnect: Arc<AtomicBool>,
     /// Streams that do not store published messages.
     pub(crate) stuck: Arc<Mutex<HashMap<String, Stuck>>>,
     /// Messages that were published and not stored; `None` since one was.
@@ -85,7 +85,7 @@ impl Bus {
         let addresses = addresses.collect::<Result<Vec<_>, _>>().map_err(|_| BusError::Address)?;
         let first = addresses.first().ok_or(BusError::Address)?;
         let (count, mut connections) = watch::channel(0);
-        let (count, is_leaving) = (Arc::new(count), Arc::<AtomicBool>::default());
+        let (count, expects_disconnect) = (Arc::new(count), Arc::<AtomicBool>::default());
         let options = credentials(first)
             .name("signalbox")
             .connection_timeout(Duration::from_secs(5))
@@ -93,10 +93,10 @@ impl Bus {
             .request_timeout(Some(Duration::from_secs(5)))
             .reconnect_delay_callback(delay_before)
             .event_callback({
-                let is_leaving = is_leaving.clone();
+                let expects_disconnect = expects_disconnect.clone();
                 move |event| {
-                    let (count, is_leaving) = (count.clone(), is_leaving.clone());
-                    async move { note(&event, &count, &is_leaving) }
+                    let (count, expects_disconnect) = (count.clone(), expects_disconnect.clone());
+                    async move { note(&event, &count, &expects_disconnect) }
                 }
             });
         let client = options.connect(addresses).await.map_err(BusError::Connect)?;
@@ -116,7 +116,7 @@ impl Bus {
             jetstream,
             replicas: 1,
             connections,
-            is_leaving,
+            expects_disconnect,
             stuck,
             unstored,
             answered,
@@ -149,8 +149,8 @@ impl Bus {
     }
 
     /// Stops warning of a lost connection: the process ends, and perhaps the server with it.
-    pub fn leave(&self) {
-        self.is_leaving.store(true, Ordering::Relaxed);
+    pub fn expect_disconnect(&self) {
+        self.expects_disconnect.store(true, Ordering::Relaxed);
     }
 
     /// Whether the server is reachable now.
@@ -206,10 +206,10 @@ fn credentials(address: &ServerAddr) -> ConnectOptions {
     }
 }
 
-fn note(event: &Event, count: &watch::Sender<u64>, is_leaving: &AtomicBool) {
+fn note(event: &Event, count: &watch::Sender<u64>, expects_disconnect: &AtomicBool) {
     match event {
         Event::Connected => count.send_modify(|count| *count += 1),
-        _ if is_leaving.load(Ordering::Relaxed) => tracing::debug!(%event, "the bus ends"),
+        _ if expects_disconnect.load(Ordering::Relaxed) => tracing::debug!(%event, "the bus ends"),
         Event::Disconnected => tracing::warn!("the connection to NATS is lost; reconnecting"),
         Event::SlowConsumer(_) | Event::ServerError(_) | Event::ClientError(_) => {
             tracing::warn!(%event, "the bus reports a problem");

@@ -11,13 +11,16 @@ use tokio::task::spawn_blocking;
 
 use crate::http::problem::Problem;
 
-/// Whether `Content-Encoding` says that the body is compressed by gzip. Other encodings are refused.
+/// Whether `Content-Encoding` says that the body is compressed by gzip. Other compressions are refused; other words have no
+/// meaning there: some clients write the encoding of the text.
 pub(crate) fn is_zipped(headers: &HeaderMap) -> Result<bool, Problem> {
     let coding = headers.get(header::CONTENT_ENCODING).map(|coding| coding.as_bytes().to_ascii_lowercase());
     match coding.as_deref() {
-        None | Some(b"" | b"identity") => Ok(false),
         Some(b"gzip" | b"x-gzip") => Ok(true),
-        Some(_) => Err(Problem::malformed("Content-Encoding must be gzip or identity")),
+        Some(b"br" | b"compress" | b"deflate" | b"snappy" | b"x-compress" | b"zstd") => {
+            Err(Problem::malformed("Content-Encoding must be gzip or identity"))
+        }
+        _ => Ok(false),
     }
 }
 
@@ -34,7 +37,7 @@ pub(crate) fn unzipped(body: &[u8], most: usize) -> Result<Vec<u8>, Problem> {
 
 /// The content of `body` without the encoding that `headers` name.
 pub(crate) async fn content(headers: &HeaderMap, body: Bytes, most: usize) -> Result<Bytes, Problem> {
-    if !is_zipped(headers)? || body.is_empty() {
+    if body.is_empty() || !is_zipped(headers)? {
         return Ok(body);
     }
     let unzipping = spawn_blocking(move || unzipped(&body, most));
@@ -73,6 +76,7 @@ mod tests {
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
             is_zipped(&headers).ok()
         };
-        assert_eq!(["gzip", "identity", "br"].map(zipped), [Some(true), Some(false), None]);
+        let encodings = ["gzip", "identity", "UTF-8", "br", "zstd"];
+        assert_eq!(encodings.map(zipped), [Some(true), Some(false), Some(false), None, None]);
     }
 }

@@ -20,8 +20,8 @@ pub struct Request {
     pub attempt: i32,
 }
 
-/// A request that may not be sent again: transfer, leg, and attempt; 0 stands for all attempts.
-pub type HeldBack = (i64, String, i32);
+/// Transfer, leg, and attempt of a request; attempt 0 stands for all attempts.
+pub type LegKey = (i64, String, i32);
 
 /// Records that `agent` has taken charge of `taken`, each leg of which stands there once.
 ///
@@ -56,7 +56,7 @@ pub async fn taken_within(
     agent: AgentId,
     transfers: &[i64],
     seconds: f64,
-) -> Result<Vec<HeldBack>, sqlx::Error> {
+) -> Result<Vec<LegKey>, sqlx::Error> {
     sqlx::query_as(
         "SELECT r.transfer, r.leg, r.attempt FROM ops.agent_requests r JOIN read.agents a ON a.id = r.agent_id
           WHERE r.agent_id = $1 AND r.transfer = ANY($2) AND r.session = a.session
@@ -74,11 +74,7 @@ pub async fn taken_within(
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn not_ended(
-    pool: &PgPool,
-    agent: AgentId,
-    transfers: &[i64],
-) -> Result<Vec<HeldBack>, sqlx::Error> {
+pub async fn not_ended(pool: &PgPool, agent: AgentId, transfers: &[i64]) -> Result<Vec<LegKey>, sqlx::Error> {
     sqlx::query_as(
         "SELECT r.transfer, r.leg, 0 FROM ops.agent_requests r JOIN read.agents a ON a.id = r.agent_id
           WHERE r.agent_id = $1 AND r.transfer = ANY($2) AND r.session = a.session AND NOT r.ended",
@@ -94,7 +90,7 @@ pub async fn not_ended(
 /// # Errors
 /// The database's error.
 #[boxed]
-pub async fn outdated(pool: &PgPool, requests: &[Request]) -> Result<Vec<HeldBack>, sqlx::Error> {
+pub async fn outdated(pool: &PgPool, requests: &[Request]) -> Result<Vec<LegKey>, sqlx::Error> {
     // A read model that lags shows an earlier attempt or phase, and then the request is kept.
     sqlx::query_as(
         "SELECT r.transfer, r.leg, r.attempt

@@ -2,7 +2,7 @@
 
 use chrono::DateTime;
 use signalbox_domain::transfer::{Arrival, Phase, Transfer, TransferCommand};
-use signalbox_projections::transfer::queries::agent_requests::{self, HeldBack, Request};
+use signalbox_projections::transfer::queries::agent_requests::{self, LegKey, Request};
 
 use super::{STRANGER, connect, two_agents};
 use crate::world::{OWNER, World, file, new_transfer, spec};
@@ -19,7 +19,7 @@ async fn taken_requests_are_held_back_for_their_session_until_they_end() {
     agent_requests::record_taken(pool, press.id, &[upload(1), download]).await.unwrap();
     agent_requests::record_taken(pool, press.id, &[upload(2)]).await.unwrap();
     let word = str::to_owned;
-    let sorted = |mut held: Vec<HeldBack>| {
+    let sorted = |mut held: Vec<LegKey>| {
         held.sort();
         held
     };

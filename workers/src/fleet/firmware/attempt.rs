@@ -8,9 +8,11 @@ use signalbox_domain::{
 use signalbox_firmware::{Locked, Occasion, UnpackError, VerifyError};
 use signalbox_projections::fleet::firmware::{FirmwareRow, FirmwareWork, RowStatus, running_firmware};
 use tokio::task::spawn_blocking;
-use uuid::Uuid;
 
-use super::download::{BUNDLE, bundle_of, fetch};
+use super::{
+    download::{BUNDLE, bundle_of, fetch},
+    held::Held,
+};
 use crate::{Context, WorkerError};
 
 /// One attempt to apply an update or to roll it back, under a claim and the lock on this machine's versions.
@@ -19,7 +21,7 @@ pub(super) struct Attempt<'c> {
     pub(super) locked: Arc<Locked>,
     /// As it was before this look.
     pub(super) row: FirmwareRow,
-    pub(super) claim: Uuid,
+    pub(super) held: Arc<Held>,
     /// Attempts of which nothing was heard after they began.
     pub(super) lost: i32,
 }
@@ -65,21 +67,24 @@ impl Attempt<'_> {
             true => (self.roll_back(release, before).await, before, Some(release)),
             false => (self.apply(release, previous).await, Some(release), before),
         };
-        match done {
-            Ok(()) | Err(Stop::Lost) => Ok(()),
-            Err(Stop::Hindered(error)) => Err(error),
-            Err(Stop::Failed(failure)) => {
-                if self.locked.current()? == tried {
-                    self.locked.switch(kept.filter(|kept| self.locked.has(*kept)))?;
-                }
-                self.fail(failure).await
+        let failure = match done {
+            Ok(()) | Err(Stop::Lost) => return Ok(()),
+            Err(Stop::Failed(failure)) => failure,
+            Err(Stop::Hindered(error)) if self.held.is_over(&self.context.clock) => {
+                failure("hindered", format!("it could not go on for an hour: {error}"))
             }
+            // The attempts follow each other ever more slowly: each may fetch a bundle.
+            Err(Stop::Hindered(error)) => return Err(WorkerError::Hindered(Box::new(error))),
+        };
+        if self.locked.current()? == tried {
+            self.locked.switch(kept.filter(|kept| self.locked.has(*kept)))?;
         }
+        self.fail(failure).await
     }
 
     async fn fail(&self, failure: FirmwareFailure) -> Result<(), WorkerError> {
         tracing::warn!(release = self.row.release, failure.message, "a firmware update failed");
-        let command = FirmwareCommand::Fail { claim: self.claim, failure };
+        let command = FirmwareCommand::Fail { claim: self.held.claim, failure };
         // Else the bundle is another worker's.
         let failed = self.send("fail", &command).await?;
         if failed && self.has_work(FirmwareWork::Apply) {
@@ -90,11 +95,15 @@ impl Attempt<'_> {
     }
 
     async fn apply(&self, release: ReleaseVersion, previous: Option<FirmwareRef>) -> Result<(), Stop> {
+        let complete = FirmwareCommand::Complete { claim: self.held.claim };
+        if self.held.is_hook_done() {
+            return self.record("complete", complete).await;
+        }
         self.check_attempts()?;
         let bundle = self.download().await?;
         let file = self.verify(&bundle).await?;
         if !self.is_at(FirmwareStatus::Applying) {
-            let command = FirmwareCommand::RecordVerification { claim: self.claim, previous };
+            let command = FirmwareCommand::RecordVerification { claim: self.held.claim, previous };
             self.record("verification", command).await?;
         }
         // A killed worker may have reached this step.
@@ -104,10 +113,14 @@ impl Attempt<'_> {
         }
         let before = previous.map(|previous| previous.version);
         self.run_hook(Occasion::Apply, Some(release), before).await?;
-        self.record("complete", FirmwareCommand::Complete { claim: self.claim }).await
+        self.record("complete", complete).await
     }
 
     async fn roll_back(&self, release: ReleaseVersion, previous: Option<ReleaseVersion>) -> Result<(), Stop> {
+        let complete = FirmwareCommand::CompleteRollback { claim: self.held.claim };
+        if self.held.is_hook_done() {
+            return self.record("complete rollback", complete).await;
+        }
         self.check_attempts()?;
         if let Some(missing) = previous.filter(|previous| !self.locked.has(*previous)) {
             let why =
@@ -116,7 +129,7 @@ impl Attempt<'_> {
         }
         self.locked.switch(previous)?;
         self.run_hook(Occasion::Rollback, previous, Some(release)).await?;
-        self.record("complete rollback", FirmwareCommand::CompleteRollback { claim: self.claim }).await
+        self.record("complete rollback", complete).await
     }
 
     /// An update that has crashed every worker is not tried for ever.
@@ -125,7 +138,8 @@ impl Attempt<'_> {
             return Ok(());
         }
         let why = format!(
-            "the process that did it ended without a result, {MAX_LOST} times: look at what the hook does, and at the disk"
+            "it was begun {MAX_LOST} times, and its process ended or lost its lease each time: look at what the hook does, at the disk, and \
+             at the connection to the database"
         );
         Err(Stop::Failed(failure("worker_lost", why)))
     }
@@ -137,7 +151,9 @@ impl Attempt<'_> {
         previous: Option<ReleaseVersion>,
     ) -> Result<(), Stop> {
         let ran = self.locked.run_hook(occasion, version, previous).await;
-        ran.map_err(|error| Stop::Failed(failure("hook_failed", error)))
+        ran.map_err(|error| Stop::Failed(failure("hook_failed", error)))?;
+        self.held.note_hook();
+        Ok(())
     }
 
     async fn download(&self) -> Result<FirmwareBundle, Stop> {
@@ -147,7 +163,7 @@ impl Attempt<'_> {
         let fetched = fetch(self.context, &self.row).await?;
         let bundle = fetched
             .map_err(|why| Stop::Failed(failure("download_failed", format!("download_failed: {why}"))))?;
-        let command = FirmwareCommand::RecordDownload { claim: self.claim, bundle: bundle.clone() };
+        let command = FirmwareCommand::RecordDownload { claim: self.held.claim, bundle: bundle.clone() };
         self.record("download", command).await?;
         Ok(bundle)
     }
@@ -190,7 +206,7 @@ impl Attempt<'_> {
 
     /// Returns false if the claim was lost.
     async fn send(&self, what: &str, command: &FirmwareCommand) -> Result<bool, WorkerError> {
-        let key = format!("{what} {}", self.claim);
+        let key = format!("{what} {}", self.held.claim);
         let sent = self.context.send_if_still_due::<Firmware>(NAME, self.row.id.0, &key, command).await?;
         Ok(sent.is_some())
     }

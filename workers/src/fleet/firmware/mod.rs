@@ -2,6 +2,7 @@
 
 mod attempt;
 mod download;
+mod held;
 mod runner;
 
 pub use runner::FirmwareRunner;

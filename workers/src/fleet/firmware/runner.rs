@@ -4,10 +4,11 @@
 //! process starts, and the claim in the log that a process that has lost the lease finishes nothing. Changes on the
 //! disk are made under a lock beside the versions. If it crashes, the next one performs the remaining steps, from the
 //! state in the log; each step on the disk and the hook may run twice. After three crashes the update
-//! fails, and the previous firmware stays in force. Attempts that are hindered, as by the database, go on under their claim.
+//! fails, and the previous firmware stays in force. A hindered attempt, as by a bucket, is continued under its claim while its
+//! process has the lease, for an hour at most; the hook is not called again once it has succeeded.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -19,9 +20,11 @@ use signalbox_event_store::state;
 use signalbox_firmware::Locked;
 use signalbox_messaging::Wakeup;
 use signalbox_projections::fleet::firmware::{FirmwareRow, deleted_firmware, firmware_at_work};
-use uuid::Uuid;
 
-use super::attempt::{Attempt, NAME};
+use super::{
+    attempt::{Attempt, NAME},
+    held::Held,
+};
 use crate::{Context, Worker, WorkerError, failures::Failures, worker::REMOVAL};
 
 /// Deleted updates of one step.
@@ -31,8 +34,8 @@ const BATCH: i64 = 100;
 #[derive(Debug, Default)]
 pub struct FirmwareRunner {
     failures: Failures,
-    /// The claim of the last attempt of this process that ended, whatever its result.
-    ended: Mutex<Option<Uuid>>,
+    /// The newest claim of this process. No attempt of it is under way between two steps.
+    held: Mutex<Option<Arc<Held>>>,
 }
 
 impl Worker for FirmwareRunner {
@@ -75,12 +78,10 @@ impl Worker for FirmwareRunner {
         }
         let Some(row) = work else { return Ok(deleted.len() as i64 == BATCH) };
         // Otherwise the row lags behind the log.
-        if let Some((claim, lost)) = self.claim(context, &row).await? {
+        if let Some((held, lost)) = self.claim(context, &row).await? {
             let (id, locked) = (row.id.0, Arc::new(locked));
-            let attempt = Attempt { context, locked, row, claim, lost };
-            let done = context.traced::<Firmware, _>(Self::NAME, id, attempt.run()).await;
-            *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(claim);
-            done?;
+            let attempt = Attempt { context, locked, row, held, lost };
+            context.traced::<Firmware, _>(Self::NAME, id, attempt.run()).await?;
         }
         // The result changes the read model, which wakes this worker.
         Ok(false)
@@ -90,18 +91,28 @@ impl Worker for FirmwareRunner {
 impl FirmwareRunner {
     /// A claim to the work of `row`, and how many attempts before were lost with their processes. One of this process that was hindered,
     /// as by a bucket that does not answer, is continued: it is not lost.
-    async fn claim(&self, context: &Context, row: &FirmwareRow) -> Result<Option<(Uuid, i32)>, WorkerError> {
-        let ended = *self.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(ended) = ended {
+    async fn claim(
+        &self,
+        context: &Context,
+        row: &FirmwareRow,
+    ) -> Result<Option<(Arc<Held>, i32)>, WorkerError> {
+        let held = self.held().clone();
+        if let Some(held) = held {
             let known: Firmware = state(&context.pool, row.id.0).await.map_err(Rejection::from)?;
-            if known.claim() == Some(ended) {
-                return Ok(Some((ended, row.attempts - 1)));
+            if known.claim() == Some(held.claim) {
+                return Ok(Some((held, row.attempts - 1)));
             }
         }
-        let claim = context.clock.new_id();
-        let (begin, key) = (FirmwareCommand::Begin { claim }, format!("begin {claim}"));
+        let held = Arc::new(Held::new(&context.clock));
+        // Before it is sent: it may be recorded although its answer is lost.
+        *self.held() = Some(held.clone());
+        let (begin, key) = (FirmwareCommand::Begin { claim: held.claim }, format!("begin {}", held.claim));
         let begun = context.send_if_unchanged::<Firmware>(NAME, row.id.0, row.version, &key, &begin).await?;
-        Ok(begun.map(|_| (claim, row.attempts)))
+        Ok(begun.map(|_| (held, row.attempts)))
+    }
+
+    fn held(&self) -> MutexGuard<'_, Option<Arc<Held>>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,4 +1,5 @@
 use serde_json::json;
+use sqlx::Executor as _;
 
 use super::{apply, calls, current, hook, in_force, path, roll_back, until_status, uploaded, versions};
 use crate::harness::{Bundle, Folder, SigningKey, World, eventually, seconds};
@@ -105,6 +106,32 @@ async fn a_hook_that_fails_leaves_in_force_what_was() {
             && log.iter().any(|it| it.starts_with("error: Firmware 1.1.0 was not rolled back: "))
     })
     .await;
+    world.finish().await;
+}
+
+/// It was called again and again while its success could not be recorded.
+#[tokio::test]
+async fn a_hook_that_succeeded_is_called_once_though_its_end_waits() {
+    let folder = Folder::new();
+    let hook = hook(&folder, "while [ ! -e go ]; do sleep 0.05; done");
+    let world = World::with(|config| config.firmware.hook = hook).await;
+    let id = uploaded(&world, "1.2.0").await;
+    apply(&world.admin, &id).await.expect(202);
+    eventually(seconds(60), async || calls(&folder).len() == 1).await;
+    let full = "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql
+                    AS $$ BEGIN RAISE EXCEPTION 'no space' USING ERRCODE = 'disk_full'; END $$;
+                CREATE TRIGGER full_disk BEFORE INSERT ON events FOR EACH ROW
+                    WHEN (NEW.event_type = 'firmware_completed') EXECUTE FUNCTION full_disk()";
+    world.servers.pool.execute(full).await.unwrap();
+    folder.write("go", "");
+    let failing = "SELECT count(*) FROM ops.faults WHERE part = 'worker.firmware'";
+    eventually(seconds(120), async || {
+        sqlx::query_scalar::<_, i64>(failing).fetch_one(&world.servers.pool).await.unwrap() == 1
+    })
+    .await;
+    world.servers.pool.execute("DROP TRIGGER full_disk ON events; DROP FUNCTION full_disk").await.unwrap();
+    until_status(&world.admin, &id, "completed").await;
+    assert_eq!(calls(&folder).len(), 1);
     world.finish().await;
 }
 
