@@ -12,7 +12,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signalbox_blob_store::{BlobStore, CheckError};
 use signalbox_clock::Clock;
 use signalbox_config::{Config, Secret};
-use signalbox_database::{CachedServerClock, Class, Host, Steps, pool_of};
+use signalbox_database::{Class, Host, pool_of};
 use signalbox_documents::Documents;
 use signalbox_egress::{Egress, Policy};
 use signalbox_firmware::Updates;
@@ -25,6 +25,7 @@ use signalbox_plugins::Plugins;
 use signalbox_sealing::Sealer;
 use signalbox_telemetry::{Traces, start_traces};
 use signalbox_texts::Texts;
+use signalbox_workers::{Context, Parts, Senders};
 use sqlx::PgPool;
 use tokio::{
     net::TcpListener,
@@ -297,25 +298,14 @@ impl Service {
                     let (blobs, config) =
                         (files.get_or_try_init(|| blobs(config)).await?.clone(), config.clone());
                     let texts = Texts::new(pool.clone(), blobs.clone(), clock.clone(), &config.extraction);
-                    let context = signalbox_workers::Context {
-                        pool,
-                        bus,
-                        mailbox,
-                        blobs,
-                        documents,
-                        texts,
-                        firmware,
-                        egress,
-                        egress_without_loopback,
-                        mailer: Mailer::new(&config.mail)?.map(Arc::new),
-                        sealer,
-                        clock,
-                        server_clock: CachedServerClock::default(),
-                        config,
-                        steps: Steps::default(),
-                    };
+                    let mailer = Mailer::new(&config.mail)?.map(Arc::new);
+                    let senders = Senders { sealer, egress, egress_without_loopback, mailer };
+                    let (server_clock, steps) = Default::default();
+                    let context = Context { pool, bus, clock, server_clock, steps };
+                    let parts =
+                        Parts { context, mailbox, blobs, documents, texts, firmware, senders, config };
                     tasks.spawn(async move {
-                        signalbox_workers::run(context, stop).await;
+                        signalbox_workers::run(parts, stop).await;
                         Ok(())
                     });
                 }

@@ -20,11 +20,11 @@ mod worker;
 use signalbox_projections::relay_checkpoint as checkpoint;
 
 pub use automation::{
-    Alarms, DeliveryRemoval, Notifications, Readings, RuleDisabling, RuleEvaluation, RuleLog,
+    Alarms, DeliveryRemoval, Notifications, Readings, RuleDisabling, RuleEvaluation, RuleLog, Senders,
     WebhookDelivery, WebhookFanOut, WebhookReplay,
 };
 pub use error::WorkerError;
-pub use extraction::{DocumentIndex, ExtractionCleanup, ExtractionRunner, TextSweep};
+pub use extraction::{DocumentIndex, ExtractionCleanup, ExtractionRunner, Store, TextSweep};
 pub use fleet::FirmwareRunner;
 pub use monitoring::{Retention, removal_entry, retention_entry, rollup_entry};
 pub use operation::{
@@ -35,4 +35,4 @@ pub use transfer::{
     AbsenceReporter, BlobSweep, Cleanup, Dispatcher, PresenceSweep, Reconciler, Scheduler, StagedSweep,
     StallSweep,
 };
-pub use worker::{Context, Worker};
+pub use worker::{Context, Parts, Worker};

@@ -23,9 +23,9 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     AbsenceReporter, Alarms, BlobSweep, Cleanup, Context, DeliveryRemoval, Dispatcher, DocumentIndex,
     ExtractionCleanup, ExtractionRunner, FaultReporter, FirmwareRunner, HashChainWriter, HealthReporter,
-    HealthWatch, Housekeeping, Indexer, Notifications, PresenceSweep, Readings, Reconciler, Relay, Retention,
-    RuleDisabling, RuleEvaluation, RuleLog, Scheduler, StagedSweep, StallSweep, TextSweep, WebhookDelivery,
-    WebhookFanOut, WebhookReplay, Worker, WorkerError,
+    HealthWatch, Housekeeping, Indexer, Notifications, Parts, PresenceSweep, Readings, Reconciler, Relay,
+    Retention, RuleDisabling, RuleEvaluation, RuleLog, Scheduler, StagedSweep, StallSweep, TextSweep,
+    WebhookDelivery, WebhookFanOut, WebhookReplay, Worker, WorkerError,
 };
 
 /// Backoff after a failed step; it doubles with each further failure that is not transient.
@@ -86,48 +86,53 @@ impl Workers {
 
 /// Runs all workers until `stop`.
 #[boxed]
-pub async fn run(context: Context, stop: CancellationToken) {
-    let (health, extraction) = (HealthWatch::default(), Arc::new(ExtractionRunner::default()));
+pub async fn run(parts: Parts, stop: CancellationToken) {
+    let store = parts.store();
+    let Parts { context, mailbox, blobs, documents, texts, firmware, senders, config } = parts;
+    let health = HealthWatch::default();
+    let extraction = Arc::new(ExtractionRunner::new(documents, store.clone(), config.extraction.clone()));
     let mut workers = Workers::new(&context);
     workers.tasks.spawn({
         let (health, context) = (health.clone(), context.clone());
         async move { health.observe(&context).await }
     });
     workers.start(HealthReporter(health));
-    workers.start(FaultReporter::default());
+    workers.start(FaultReporter::new(mailbox.clone()));
     workers.start(Relay::default());
-    workers.start(Dispatcher::default());
-    workers.start(Scheduler::default());
-    workers.start(Reconciler);
-    workers.start(StallSweep::default());
+    workers.start(Dispatcher::new(mailbox.clone()));
+    workers.start(Scheduler::new(&config.transfer));
+    workers.start(Reconciler::new(mailbox.clone()));
+    workers.start(StallSweep::new(&config.transfer));
     workers.start(PresenceSweep::default());
     workers.start(AbsenceReporter);
-    workers.start(Cleanup::default());
-    workers.start(BlobSweep);
-    workers.start(StagedSweep);
+    workers.start(Cleanup::new(mailbox, blobs.clone(), &config.transfer));
+    workers.start(BlobSweep::new(blobs.clone()));
+    workers.start(StagedSweep::new(blobs.clone()));
     workers.start(Housekeeping);
-    workers.start(Retention::default());
+    workers.start(Retention::new(config.monitoring));
     workers.start(Indexer);
     workers.start(HashChainWriter);
     workers.start(Readings::default());
     workers.start(RuleLog);
     workers.start(RuleDisabling);
     workers.start(Alarms::default());
-    workers.start(Notifications);
+    workers.start(Notifications::new(&config.server, &config.sso));
     workers.start_everywhere(Arc::new(RuleEvaluation::default()));
     workers.start(WebhookFanOut::default());
-    if WebhookDelivery::is_shared(&context.config) {
-        workers.start_everywhere(Arc::new(WebhookDelivery::default()));
+    let firmware = FirmwareRunner::new(firmware, blobs, senders.egress.clone(), config.firmware);
+    let delivery = WebhookDelivery::new(senders, &config.webhooks);
+    if delivery.is_shared() {
+        workers.start_everywhere(Arc::new(delivery));
     } else {
-        workers.start(WebhookDelivery::default());
+        workers.start(delivery);
     }
     workers.start(WebhookReplay::default());
     workers.start(DeliveryRemoval);
     workers.start_everywhere(extraction.clone());
-    workers.start(ExtractionCleanup::default());
-    workers.start(TextSweep);
-    workers.start(DocumentIndex::default());
-    workers.start(FirmwareRunner::default());
+    workers.start(ExtractionCleanup::new(store.clone(), config.extraction));
+    workers.start(TextSweep::new(texts));
+    workers.start(DocumentIndex::new(store));
+    workers.start(firmware);
     workers.run(&stop).await;
     extraction.give_back(&context).await;
 }
@@ -224,7 +229,7 @@ async fn work<W: Worker>(worker: &W, context: &Context, lease: Option<&Lease>, s
         {
             return;
         }
-        let running = context.steps.begin(&format!("worker.{}.step", W::NAME), worker.limit(context));
+        let running = context.steps.begin(&format!("worker.{}.step", W::NAME), worker.limit());
         let result = step(worker, context).await;
         drop(running);
         match result {
@@ -288,9 +293,11 @@ mod tests {
         for path in sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
             let source = fs::read_to_string(path).unwrap();
             for name in source.lines().filter_map(|line| line.strip_prefix(marker)?.split(' ').next()) {
-                let (given, made) = (format!("({name}"), format!("{name}::default()"));
+                let made = ["default", "new"].map(|constructor| format!("{name}::{constructor}("));
+                let given = format!("({name}");
                 let is_started = starting.lines().any(|line| {
-                    line.contains(&made) || (line.contains("workers.start") && line.contains(&given))
+                    made.iter().any(|made| line.contains(made))
+                        || (line.contains("workers.start") && line.contains(&given))
                 });
                 assert!(is_started, "{name} is not started in run.rs");
                 found += 1;

@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use signalbox_blob_store::BlobStore;
@@ -11,26 +11,35 @@ use signalbox_domain::{
     automation::DatapointPlace,
     kernel::{Actor, CommandOutcome, Decider, ErrorKind, Metadata, Rejection},
 };
-use signalbox_egress::Egress;
 use signalbox_event_store::{trace_at, trace_of_cause, trace_of_stream, traces_at};
 use signalbox_firmware::Updates;
-use signalbox_mail::Mailer;
 use signalbox_messaging::{Bus, Mailbox, Wakeup};
-use signalbox_sealing::Sealer;
 use signalbox_telemetry::{Kind, Span, current, is_tracing};
 use signalbox_texts::Texts;
 use sqlx::PgPool;
 use uuid::Uuid;
 
-use crate::WorkerError;
+use crate::{Senders, Store, WorkerError};
 
-/// Shared dependencies of all workers. Clones share them.
+/// The part that every worker has: the log, the bus and the time. Clones share them.
 #[derive(Clone)]
 pub struct Context {
     /// The database.
     pub pool: PgPool,
     /// The bus.
     pub bus: Bus,
+    /// The time.
+    pub clock: Clock,
+    /// PostgreSQL's time, as it was read lately.
+    pub server_clock: CachedServerClock,
+    /// Steps in progress, of which those that do not return are reported.
+    pub steps: Steps,
+}
+
+/// The parts that a process has for its workers. Each worker is built from those that it needs.
+#[derive(Clone)]
+pub struct Parts {
+    pub context: Context,
     /// The agents' mailboxes.
     pub mailbox: Mailbox,
     /// Staged bytes.
@@ -41,22 +50,16 @@ pub struct Context {
     pub texts: Texts,
     /// The versions of firmware on this machine.
     pub firmware: Updates,
-    /// Requests to addresses that users name.
-    pub egress: Egress,
-    /// The same without this machine's own address: for callers who must not reach it.
-    pub egress_without_loopback: Egress,
-    /// Sends mails to contacts; `None` without a mail server.
-    pub mailer: Option<Arc<Mailer>>,
-    /// Opens secrets of webhooks and contacts.
-    pub sealer: Sealer,
-    /// The time.
-    pub clock: Clock,
-    /// PostgreSQL's time, as it was read lately.
-    pub server_clock: CachedServerClock,
+    pub senders: Senders,
     /// The settings.
     pub config: Config,
-    /// Steps in progress, of which those that do not return are reported.
-    pub steps: Steps,
+}
+
+impl Parts {
+    /// Documents and their texts.
+    pub fn store(&self) -> Store {
+        Store { texts: self.texts.clone(), blobs: self.blobs.clone() }
+    }
 }
 
 /// Time limit of a step that removes many files.
@@ -82,8 +85,7 @@ pub trait Worker: Send + Sync {
     }
 
     /// Time limit of a step; beyond it a fault is reported. A healthy step never takes this long.
-    fn limit(&self, context: &Context) -> Duration {
-        let _ = context;
+    fn limit(&self) -> Duration {
         Duration::from_secs(300)
     }
 

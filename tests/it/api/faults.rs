@@ -239,7 +239,7 @@ impl Worker for Waiting {
         Duration::from_secs(3600)
     }
 
-    fn limit(&self, _: &Context) -> Duration {
+    fn limit(&self) -> Duration {
         Duration::from_millis(500)
     }
 
@@ -259,7 +259,7 @@ impl Worker for Blocking {
         Duration::from_secs(3600)
     }
 
-    fn limit(&self, _: &Context) -> Duration {
+    fn limit(&self) -> Duration {
         Duration::from_millis(500)
     }
 

@@ -5,7 +5,6 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 use signalbox_blob_store::BlobStore;
 use signalbox_clock::Clock;
 use signalbox_config::Config;
-use signalbox_database::{CachedServerClock, Steps};
 use signalbox_documents::Documents;
 use signalbox_egress::{Egress, Policy};
 use signalbox_firmware::Updates;
@@ -15,6 +14,7 @@ use signalbox_messaging::{Bus, Mailbox};
 use signalbox_plugins::Plugins;
 use signalbox_sealing::Sealer;
 use signalbox_texts::Texts;
+use signalbox_workers::{Context, Parts, Senders};
 use sqlx::PgPool;
 use tokio::{net::TcpListener, task::JoinSet, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -69,39 +69,28 @@ impl Process {
 
     /// Takes the role of the workers.
     pub async fn work(&mut self) {
-        let context = self.worker_context().await;
-        self.tasks.spawn(signalbox_workers::run(context, self.stop.clone()));
+        let parts = self.worker_parts().await;
+        self.tasks.spawn(signalbox_workers::run(parts, self.stop.clone()));
     }
 
-    /// The workers' context in this process, for a worker that a test steps by hand.
-    pub async fn worker_context(&self) -> signalbox_workers::Context {
+    /// The parts that the workers of this process have, for one that a test steps by hand.
+    pub async fn worker_parts(&self) -> Parts {
         let (pool, bus, clock, _) = self.parts();
         let mailbox = Mailbox::open(&bus).await.unwrap();
         let (blobs, config) = (blobs(&self.config), self.config.clone());
         let policy = Policy::allowing(&config.egress.allowed_networks).unwrap();
-        let egress = Egress::new(policy.clone()).unwrap();
-        let egress_without_loopback = Egress::new(policy.without_loopback()).unwrap();
-        let sealer = Sealer::open(&pool, &clock).await.unwrap();
+        let senders = Senders {
+            sealer: Sealer::open(&pool, &clock).await.unwrap(),
+            egress: Egress::new(policy.clone()).unwrap(),
+            egress_without_loopback: Egress::new(policy.without_loopback()).unwrap(),
+            mailer: Mailer::new(&config.mail).unwrap().map(Arc::new),
+        };
         let firmware = Updates::new(config.storage.folder.join("updates"), &config.firmware).unwrap();
         let documents = self.documents().await;
         let texts = Texts::new(pool.clone(), blobs.clone(), clock.clone(), &config.extraction);
-        signalbox_workers::Context {
-            pool,
-            bus,
-            mailbox,
-            blobs,
-            documents,
-            texts,
-            firmware,
-            egress,
-            egress_without_loopback,
-            mailer: Mailer::new(&config.mail).unwrap().map(Arc::new),
-            sealer,
-            clock,
-            server_clock: CachedServerClock::default(),
-            config,
-            steps: Steps::default(),
-        }
+        let (server_clock, steps) = Default::default();
+        let context = Context { pool, bus, clock, server_clock, steps };
+        Parts { context, mailbox, blobs, documents, texts, firmware, senders, config }
     }
 
     /// Takes the role of a gateway on a free port; returns its address.

@@ -396,9 +396,14 @@ impl World {
         lines.join("\n")
     }
 
-    /// The workers' context in the first process, for a worker that a test steps by hand.
+    /// The parts that the workers of the first process have, for one that a test steps by hand.
+    pub async fn worker_parts(&self) -> signalbox_workers::Parts {
+        self.main.worker_parts().await
+    }
+
+    /// Of these, the one that every worker has.
     pub async fn worker_context(&self) -> signalbox_workers::Context {
-        self.main.worker_context().await
+        self.worker_parts().await.context
     }
 
     /// Where the first process keeps its files.

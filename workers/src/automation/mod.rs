@@ -11,5 +11,5 @@ pub use self::{
     notifications::Notifications,
     readings::Readings,
     rules::{RuleDisabling, RuleEvaluation, RuleLog},
-    webhooks::{DeliveryRemoval, WebhookDelivery, WebhookFanOut, WebhookReplay},
+    webhooks::{DeliveryRemoval, Senders, WebhookDelivery, WebhookFanOut, WebhookReplay},
 };

@@ -24,7 +24,7 @@ use tokio::{
 };
 use uuid::Uuid;
 
-use super::{ExtractionRunner, running::Place};
+use super::{ExtractionRunner, Store, running::Place};
 use crate::{Context, Worker, WorkerError};
 
 /// Interval of progress reports in the log, which are also heartbeats: several within a lease.
@@ -36,6 +36,9 @@ const RETRY_DELAY: TimeDelta = TimeDelta::seconds(5);
 pub(super) struct Attempt {
     pub(super) context: Context,
     pub(super) documents: Documents,
+    pub(super) store: Store,
+    /// Of the bytes kept for callers without a login.
+    pub(super) limits: Kept,
     pub(super) row: ExtractionJobRow,
     pub(super) claim: Uuid,
     /// Claims are compared by processes on other machines.
@@ -83,7 +86,7 @@ impl Attempt {
     }
 
     fn texts(&self) -> &Texts {
-        &self.context.texts
+        &self.store.texts
     }
 
     /// Remembers the text before the job is seen to have completed, so that the next identical request finds it.
@@ -104,7 +107,7 @@ impl Attempt {
             return Ok(Ended::Text { extraction: Box::new(extraction), cached: true });
         }
         let input = BlobKey::new(self.row.input_id, "input");
-        let (length, file) = match self.context.blobs.open_file(&input).await {
+        let (length, file) = match self.store.blobs.open_file(&input).await {
             Ok(found) => found,
             Err(BlobError::NotFound) => {
                 let message = "the document is not in the blob store any more: submit it again";
@@ -185,7 +188,7 @@ impl Attempt {
     ) -> Result<(), WorkerError> {
         let bytes = Texts::encode(extraction)?;
         if self.row.owner_id.is_none()
-            && !anonymous::note_text(&self.context.pool, self.row.id, length(bytes.len()), self.limits())
+            && !anonymous::note_text(&self.context.pool, self.row.id, length(bytes.len()), self.limits)
                 .await?
         {
             let message = "the text does not fit into what is kept for callers without a login: log in, or try again later";
@@ -234,14 +237,8 @@ impl Attempt {
         let Some(network) = anonymous::network_of(pool, self.row.id).await? else { return Ok(None) };
         // The job's own text needs the same room afterwards.
         let bytes = 2 * Texts::encode(extraction)?.len();
-        let has_room = anonymous::kept(pool, &network).await?.has_room(length(bytes), self.limits());
+        let has_room = anonymous::kept(pool, &network).await?.has_room(length(bytes), self.limits);
         Ok(has_room.then_some(Origin::Network(network)))
-    }
-
-    /// Limits of the bytes kept for callers without a login.
-    fn limits(&self) -> Kept {
-        let config = &self.context.config.extraction;
-        Kept::mebibytes(config.anonymous_mb, config.anonymous_mb_each)
     }
 
     async fn fail(&self, failure: ExtractionFailure) -> Result<(), WorkerError> {

@@ -23,7 +23,7 @@ use signalbox_texts::CacheKey;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{attempt::options, sections::sections};
+use super::{Store, attempt::options, sections::sections};
 use crate::{Context, Worker, WorkerError, failures::Failures, worker::REMOVAL};
 
 /// Documents of one step, of each kind.
@@ -34,8 +34,9 @@ const COMPARISON: Duration = Duration::from_secs(60);
 const RECENT: TimeDelta = TimeDelta::hours(1);
 
 /// The worker.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct DocumentIndex {
+    store: Store,
     indexing: Failures,
     removals: Failures,
     compared: Mutex<Option<Instant>>,
@@ -57,7 +58,7 @@ impl Worker for DocumentIndex {
         Duration::from_millis(100)
     }
 
-    fn limit(&self, _: &Context) -> Duration {
+    fn limit(&self) -> Duration {
         REMOVAL
     }
 
@@ -67,13 +68,13 @@ impl Worker for DocumentIndex {
         let since = if is_comparison { DateTime::<Utc>::UNIX_EPOCH } else { now - RECENT };
         let missing = unindexed(&context.pool, since, &self.indexing.paused(), BATCH).await?;
         for row in &missing {
-            self.indexing.settle(row.id.0, write(context, row).await)?;
+            self.indexing.settle(row.id.0, self.write(context, row).await)?;
         }
         self.indexing.report(context, "document-index.texts").await?;
         let lapsed = now - TimeDelta::seconds(LEASE_SECONDS);
         let deleted = discarded(&context.pool, lapsed, &self.removals.paused(), BATCH).await?;
         for row in &deleted {
-            self.removals.settle(row.id.0, remove(context, row).await)?;
+            self.removals.settle(row.id.0, self.remove(context, row).await)?;
         }
         self.removals.report(context, "document-index.removals").await?;
         let is_full = [missing.len(), deleted.len()].contains(&(BATCH as usize));
@@ -86,40 +87,51 @@ impl Worker for DocumentIndex {
 }
 
 impl DocumentIndex {
+    /// The index of the texts in `store`.
+    pub fn new(store: Store) -> Self {
+        Self {
+            store,
+            indexing: Failures::default(),
+            removals: Failures::default(),
+            compared: Mutex::default(),
+        }
+    }
+
     fn compared(&self) -> Option<Instant> {
         *self.compared.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-async fn write(context: &Context, row: &ExtractionJobRow) -> Result<(), WorkerError> {
-    let text = match row.result_id {
-        Some(id) => context.texts.read(id).await?,
-        None => None,
-    };
-    // A log that was carried to another system arrives without the blob store.
-    let Some(text) = text else {
-        tracing::warn!(job = %row.id, "a kept text is not in the blob store: it cannot be searched");
-        return Ok(index(&context.pool, row.id, &[]).await?);
-    };
-    Ok(index(&context.pool, row.id, &sections(&text)).await?)
-}
+    async fn write(&self, context: &Context, row: &ExtractionJobRow) -> Result<(), WorkerError> {
+        let text = match row.result_id {
+            Some(id) => self.store.texts.read(id).await?,
+            None => None,
+        };
+        // A log that was carried to another system arrives without the blob store.
+        let Some(text) = text else {
+            tracing::warn!(job = %row.id, "a kept text is not in the blob store: it cannot be searched");
+            return Ok(index(&context.pool, row.id, &[]).await?);
+        };
+        Ok(index(&context.pool, row.id, &sections(&text)).await?)
+    }
 
-/// Removes everything that has words of the document: the texts of all attempts, the one that answers for the same bytes, the
-/// document and the index. The event that ends this is the last step.
-async fn remove(context: &Context, row: &ExtractionJobRow) -> Result<(), WorkerError> {
-    for claim in &row.claims {
-        context.texts.remove(*claim).await?;
+    /// Removes everything that has words of the document: the texts of all attempts, the one that answers for the
+    /// same bytes, the document and the index. The event that ends this is the last step.
+    async fn remove(&self, context: &Context, row: &ExtractionJobRow) -> Result<(), WorkerError> {
+        let Store { texts, blobs } = &self.store;
+        for claim in &row.claims {
+            texts.remove(*claim).await?;
+        }
+        if let Some(options) = options(&row.options) {
+            let key = CacheKey::new(row.owner_id.map(Uuid::from), &row.sha256, &row.filename, &options)?;
+            texts.evict(&key).await?;
+        }
+        unindex(&context.pool, row.id).await?;
+        blobs.delete_transfer(row.input_id).await?;
+        if row.input_kept {
+            send(context, row, "input removed", ExtractionJobCommand::RecordInputRemoved).await?;
+        }
+        send(context, row, "result expired", ExtractionJobCommand::RecordResultExpired).await
     }
-    if let Some(options) = options(&row.options) {
-        let key = CacheKey::new(row.owner_id.map(Uuid::from), &row.sha256, &row.filename, &options)?;
-        context.texts.evict(&key).await?;
-    }
-    unindex(&context.pool, row.id).await?;
-    context.blobs.delete_transfer(row.input_id).await?;
-    if row.input_kept {
-        send(context, row, "input removed", ExtractionJobCommand::RecordInputRemoved).await?;
-    }
-    send(context, row, "result expired", ExtractionJobCommand::RecordResultExpired).await
 }
 
 async fn send(

@@ -7,7 +7,9 @@ mod index;
 mod runner;
 mod running;
 mod sections;
+mod store;
 
 pub use cleanup::{ExtractionCleanup, TextSweep};
 pub use index::DocumentIndex;
 pub use runner::ExtractionRunner;
+pub use store::Store;

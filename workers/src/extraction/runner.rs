@@ -8,6 +8,7 @@
 use std::{collections::HashSet, time::Duration};
 
 use futures::future::join_all;
+use signalbox_config::Extraction;
 use signalbox_database::ServerClock;
 use signalbox_documents::Documents;
 use signalbox_domain::{
@@ -17,11 +18,12 @@ use signalbox_domain::{
 use signalbox_messaging::Wakeup;
 use signalbox_projections::extraction::{
     ExtractionJobRow,
+    anonymous::Kept,
     queries::{due_jobs, states},
 };
 use tokio::{sync::Mutex, task::JoinSet, time::timeout};
 
-use super::{attempt::Attempt, running::Running};
+use super::{Store, attempt::Attempt, running::Running};
 use crate::{Context, Worker, WorkerError, failures::Failures, tried::Tried};
 
 /// Jobs that are looked at for each free place: other processes claim from the same.
@@ -32,8 +34,11 @@ const GIVE_BACK: Duration = Duration::from_secs(2);
 const READING: Duration = Duration::from_secs(3600);
 
 /// The worker.
-#[derive(Debug, Default)]
 pub struct ExtractionRunner {
+    /// `None` if the sandbox cannot be started.
+    documents: Option<Documents>,
+    store: Store,
+    config: Extraction,
     failures: Failures,
     tried: Tried<i64>,
     running: Running,
@@ -54,7 +59,7 @@ impl Worker for ExtractionRunner {
     }
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
-        let Some(documents) = &context.documents else { return Ok(false) };
+        let Some(documents) = &self.documents else { return Ok(false) };
         while self.attempts.lock().await.try_join_next().is_some() {}
         self.stop_lost(context).await?;
         let running = self.running.all();
@@ -112,6 +117,19 @@ impl Worker for ExtractionRunner {
 }
 
 impl ExtractionRunner {
+    /// Reads by `documents` what is in `store`; nothing without them.
+    pub fn new(documents: Option<Documents>, store: Store, config: Extraction) -> Self {
+        Self {
+            documents,
+            store,
+            config,
+            failures: Failures::default(),
+            tried: Tried::default(),
+            running: Running::default(),
+            attempts: Mutex::default(),
+        }
+    }
+
     /// Ends the readings whose jobs were cancelled, or are another worker's.
     async fn stop_lost(&self, context: &Context) -> Result<(), WorkerError> {
         let running = self.running.all();
@@ -142,15 +160,17 @@ impl ExtractionRunner {
         let begun = context.send_for_item::<ExtractionJob>(Self::NAME, row.id.0, &key, &begin).await?;
         let Some(outcome) = begun else { return Ok(false) };
         let place = self.running.enter(claim, &row, outcome.version.unwrap_or_default());
+        let config = &self.config;
         let attempt = Attempt {
             context: context.clone(),
             documents: documents.clone(),
+            store: self.store.clone(),
+            limits: Kept::mebibytes(config.anonymous_mb, config.anonymous_mb_each),
             row,
             claim,
             time: time.clone(),
         };
         // Only a reading whose files or services never answer takes so long.
-        let config = &context.config.extraction;
         let limit = Duration::from_secs(config.wall_seconds) + 2 * config.queue_timeout() + READING;
         let running = context.steps.begin("worker.extraction.reading", limit);
         let abort = self.attempts.lock().await.spawn(async move {

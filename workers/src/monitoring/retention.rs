@@ -16,6 +16,7 @@ use std::{
 };
 
 use chrono::{NaiveDate, TimeDelta};
+use signalbox_config::Monitoring;
 use signalbox_database::{clear_fault, is_lock_conflict, newest_recorded, report_fault};
 use signalbox_domain::{
     kernel::Decider,
@@ -52,8 +53,9 @@ const ENTRIES: Uuid = Uuid::from_u128(0x5197_a1b0_0000_8000_8000_0000_0000_0002)
 const COMPARISON: Duration = Duration::from_secs(50);
 
 /// The retention of datapoints.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Retention {
+    config: Monitoring,
     compared: Mutex<Option<Instant>>,
 }
 
@@ -76,7 +78,7 @@ impl Worker for Retention {
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
         // While the clocks differ, nothing continues either.
         let Some(today) = today(context).await? else { return Ok(false) };
-        let removed = match continue_removal(&context.pool, today, general(context)).await {
+        let removed = match continue_removal(&context.pool, today, self.config.retention_days).await {
             Ok(false) => remove_deleted(&context.pool).await,
             // Values of deleted events do not wait for the numbers that the others wait for.
             Err(waiting @ (SeriesError::ChannelsBehind | SeriesError::ChannelsSetAside)) => {
@@ -90,7 +92,7 @@ impl Worker for Retention {
         let outcome = match removed {
             Ok(true) => return Ok(true),
             Ok(false) if !self.is_comparison() => return Ok(false),
-            Ok(false) => run_if_due(context, today).await,
+            Ok(false) => run_if_due(context, &self.config, today).await,
             Err(error) => Err(series(error)),
         };
         let reason = match outcome {
@@ -106,6 +108,11 @@ impl Worker for Retention {
 }
 
 impl Retention {
+    /// One for the days of `config`.
+    pub fn new(config: Monitoring) -> Self {
+        Self { config, compared: Mutex::default() }
+    }
+
     /// Whether ages are to be compared now, which is noted.
     fn is_comparison(&self) -> bool {
         let mut compared = self.compared.lock().unwrap_or_else(PoisonError::into_inner);
@@ -118,15 +125,15 @@ impl Retention {
 }
 
 /// Starts a run if values or roll-ups are overdue and it is time for one; returns whether removals have to be continued.
-async fn run_if_due(context: &Context, today: NaiveDate) -> Result<bool, WorkerError> {
+async fn run_if_due(context: &Context, config: &Monitoring, today: NaiveDate) -> Result<bool, WorkerError> {
     let pool = &context.pool;
-    let mut run = next_run(pool, today, general(context)).await.map_err(series)?;
-    let mut rollups = overdue_rollups(context, today).await?;
+    let mut run = next_run(pool, today, config.retention_days).await.map_err(series)?;
+    let mut rollups = overdue_rollups(context, config, today).await?;
     let mut later = run.later + rollups.split_off(rollups.len().min(DAYS)).len();
     let is_turn = is_turn(pool).await.map_err(series)?;
     let is_due = !run.is_empty() || !rollups.is_empty();
     if is_due && is_turn {
-        announce(context, &run, &rollups).await?;
+        announce(context, config, &run, &rollups).await?;
         let dropped = match run.days.last() {
             Some(last) => drop_in_turn(pool, last.day + TimeDelta::days(1), today).await.map_err(series)?,
             None => DroppedDays::default(),
@@ -156,11 +163,16 @@ async fn run_if_due(context: &Context, today: NaiveDate) -> Result<bool, WorkerE
 }
 
 /// Writes the entries that precede a run.
-async fn announce(context: &Context, run: &Overdue, rollups: &[NaiveDate]) -> Result<(), WorkerError> {
+async fn announce(
+    context: &Context,
+    config: &Monitoring,
+    run: &Overdue,
+    rollups: &[NaiveDate],
+) -> Result<(), WorkerError> {
     let days = (run.days.first(), run.days.last());
     if let (Some(first), Some(last)) = days {
         let name = format!("{} {}", first.day, last.day);
-        announce_one(context, &name, retention_entry(&run.days, general(context))).await?;
+        announce_one(context, &name, retention_entry(&run.days, config.retention_days)).await?;
     }
     if !run.removals.is_empty() {
         let name = format!("removal {:?}", run.removals);
@@ -168,7 +180,7 @@ async fn announce(context: &Context, run: &Overdue, rollups: &[NaiveDate]) -> Re
     }
     if !rollups.is_empty() {
         let name = format!("rollups {rollups:?}");
-        let days = context.config.monitoring.rollup_retention_days;
+        let days = config.rollup_retention_days;
         announce_one(context, &name, rollup_entry(rollups, days)).await?;
     }
     Ok(())
@@ -181,10 +193,6 @@ async fn announce_one(context: &Context, name: &str, entry: NewLogEntry) -> Resu
     Ok(())
 }
 
-fn general(context: &Context) -> u32 {
-    context.config.monitoring.retention_days
-}
-
 /// The day by which ages count; none while the clocks differ.
 async fn today(context: &Context) -> Result<Option<NaiveDate>, WorkerError> {
     let Some(now) = context.sweep_time().await? else { return Ok(None) };
@@ -193,8 +201,12 @@ async fn today(context: &Context) -> Result<Option<NaiveDate>, WorkerError> {
 }
 
 /// The first days of roll-ups beyond their retention time, one more than a run drops at most.
-async fn overdue_rollups(context: &Context, today: NaiveDate) -> Result<Vec<NaiveDate>, WorkerError> {
-    match context.config.monitoring.rollup_retention_days {
+async fn overdue_rollups(
+    context: &Context,
+    config: &Monitoring,
+    today: NaiveDate,
+) -> Result<Vec<NaiveDate>, WorkerError> {
+    match config.rollup_retention_days {
         0 => Ok(Vec::new()),
         days => old_rollup_days(&context.pool, oldest_kept(today, days), DAYS + 1).await.map_err(series),
     }

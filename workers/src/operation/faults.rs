@@ -15,6 +15,7 @@ use signalbox_database::{
     Fault, fault_entries, faults, forget_fault_entry, note_check, note_fault_entry, report_fault,
 };
 use signalbox_domain::monitoring::{LogEntry, LogEntryCommand, LogType, NewLogEntry};
+use signalbox_messaging::Mailbox;
 use signalbox_projections::{LogLag, OldestSnapshot, log_lags, note_snapshot_holders, oldest_snapshot};
 use tokio::time::{Instant, timeout};
 use uuid::Uuid;
@@ -35,8 +36,11 @@ const ENTRIES: Uuid = Uuid::from_u128(0x5197_a1b0_0000_8000_8000_0000_0000_0002)
 const REASON: usize = 300;
 
 /// Reports faults.
-#[derive(Debug, Default)]
-pub struct FaultReporter(Mutex<Movements>);
+#[derive(Debug)]
+pub struct FaultReporter {
+    mailbox: Mailbox,
+    movements: Mutex<Movements>,
+}
 
 /// Since when each part has stood at its position, and whether it was seen to work.
 #[derive(Debug, Default)]
@@ -91,13 +95,18 @@ impl Worker for FaultReporter {
 }
 
 impl FaultReporter {
+    /// One that also reports a `mailbox` that does not answer.
+    pub fn new(mailbox: Mailbox) -> Self {
+        Self { mailbox, movements: Mutex::default() }
+    }
+
     async fn check(&self, context: &Context) -> Result<(), WorkerError> {
         let mut parts = log_lags(&context.pool).await?;
-        let mailbox = timeout(MAILBOX, context.mailbox.size()).await;
+        let mailbox = timeout(MAILBOX, self.mailbox.size()).await;
         let behind = i64::from(!matches!(mailbox, Ok(Ok(_))));
         parts.push(LogLag { part: "mailbox".to_owned(), position: 0, behind });
         let states: Vec<_> = {
-            let mut movements = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut movements = self.movements.lock().unwrap_or_else(PoisonError::into_inner);
             let now = Instant::now();
             parts.into_iter().map(|progress| (movements.note(&progress, now), progress)).collect()
         };

@@ -9,12 +9,13 @@ use std::{
 
 use chrono::{DateTime, TimeDelta};
 use serde_json::json;
-use signalbox_blob_store::BlobError;
+use signalbox_blob_store::{BlobError, BlobStore};
+use signalbox_config::Transfer as Settings;
 use signalbox_domain::{
     kernel::TransferId,
     transfer::{Leg, Transfer, TransferCommand, TransferStatus},
 };
-use signalbox_messaging::MailMessage;
+use signalbox_messaging::{MailMessage, Mailbox};
 use signalbox_projections::transfer::{TransferRow, mail_key, queries};
 use uuid::Uuid;
 
@@ -24,8 +25,12 @@ use crate::{Context, Worker, WorkerError, failures::Failures, worker::REMOVAL};
 const BATCH: i64 = 100;
 
 /// The cleanup.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Cleanup {
+    mailbox: Mailbox,
+    blobs: BlobStore,
+    /// How long the bytes of transfers that have ended are kept.
+    keep: TimeDelta,
     failures: Failures,
     /// Cancelled transfers whose agents were notified, until their bytes are gone.
     notified: Mutex<HashSet<Uuid>>,
@@ -38,14 +43,13 @@ impl Worker for Cleanup {
         Duration::from_secs(1)
     }
 
-    fn limit(&self, _: &Context) -> Duration {
+    fn limit(&self) -> Duration {
         REMOVAL
     }
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
-        let keep = TimeDelta::hours(i64::from(context.config.transfer.retention_hours));
         // Cancelled and deleted transfers are due whatever the time is.
-        let before = context.sweep_time().await?.map_or(DateTime::UNIX_EPOCH, |now| now - keep);
+        let before = context.sweep_time().await?.map_or(DateTime::UNIX_EPOCH, |now| now - self.keep);
         self.forget_cleaned(context).await?;
         self.notify_cancelled(context).await?;
         let paused = self.failures.paused();
@@ -69,6 +73,12 @@ impl Worker for Cleanup {
 }
 
 impl Cleanup {
+    /// One that removes bytes from `blobs`, and notifies agents by `mailbox`.
+    pub fn new(mailbox: Mailbox, blobs: BlobStore, config: &Settings) -> Self {
+        let keep = TimeDelta::hours(i64::from(config.retention_hours));
+        Self { mailbox, blobs, keep, failures: Failures::default(), notified: Mutex::default() }
+    }
+
     /// Notifies the agents of cancelled transfers, once, also where the bytes cannot be removed for long.
     async fn notify_cancelled(&self, context: &Context) -> Result<(), WorkerError> {
         let notified: Vec<_> = self.notified().iter().copied().collect();
@@ -78,7 +88,7 @@ impl Cleanup {
         for row in &cancelled {
             // One that was deleted had ended, and its agents know.
             if row.status.is(TransferStatus::Cancelled) {
-                notify_agents(context, row).await?;
+                notify_agents(&self.mailbox, row).await?;
             }
             self.notified().insert(row.id.0);
         }
@@ -100,7 +110,7 @@ impl Cleanup {
     }
 
     async fn clean(&self, context: &Context, row: &TransferRow) -> Result<(), WorkerError> {
-        context.blobs.delete_transfer(row.id.0).await?;
+        self.blobs.delete_transfer(row.id.0).await?;
         let recorded = TransferCommand::RecordCleanup;
         context.send_for_item::<Transfer>(Self::NAME, row.id.0, "cleanup", &recorded).await?;
         Ok(())
@@ -109,7 +119,16 @@ impl Cleanup {
 
 /// Removes remains of deleted files that crashes have left.
 #[derive(Debug)]
-pub struct BlobSweep;
+pub struct BlobSweep {
+    blobs: BlobStore,
+}
+
+impl BlobSweep {
+    /// One of `blobs`.
+    pub fn new(blobs: BlobStore) -> Self {
+        Self { blobs }
+    }
+}
 
 impl Worker for BlobSweep {
     const NAME: &'static str = "blob-sweep";
@@ -118,19 +137,19 @@ impl Worker for BlobSweep {
         Duration::from_secs(600)
     }
 
-    fn limit(&self, _: &Context) -> Duration {
+    fn limit(&self) -> Duration {
         // All that was deleted, in however many files.
         4 * REMOVAL
     }
 
-    async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
-        context.blobs.sweep().await?;
+    async fn step(&self, _: &Context) -> Result<bool, WorkerError> {
+        self.blobs.sweep().await?;
         Ok(false)
     }
 }
 
 /// Removes the pending request from the mailbox, and notifies the agents that may have received it.
-async fn notify_agents(context: &Context, row: &TransferRow) -> Result<(), WorkerError> {
+async fn notify_agents(mailbox: &Mailbox, row: &TransferRow) -> Result<(), WorkerError> {
     let attempt = row.attempts.unsigned_abs();
     if attempt == 0 {
         return Ok(());
@@ -142,8 +161,8 @@ async fn notify_agents(context: &Context, row: &TransferRow) -> Result<(), Worke
     let agents = [(Leg::Upload, row.source_agent_id), (Leg::Download, Some(row.destination_agent_id))];
     for (leg, agent) in agents {
         let Some(agent) = agent else { continue };
-        context.mailbox.withdraw(agent, &mail_key(row.number, attempt, leg)).await?;
-        context.mailbox.post(agent, &format!("cancel.{}", row.number), &message).await?;
+        mailbox.withdraw(agent, &mail_key(row.number, attempt, leg)).await?;
+        mailbox.post(agent, &format!("cancel.{}", row.number), &message).await?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use signalbox_domain::{
     kernel::{AgentId, Decider},
     transfer::{Agent, Leg, Phase, Transfer, TransferCommand},
 };
-use signalbox_messaging::{MailMessage, Wakeup};
+use signalbox_messaging::{MailMessage, Mailbox, Wakeup};
 use signalbox_projections::transfer::{TransferRow, mail_key, queries};
 use uuid::Uuid;
 
@@ -25,10 +25,18 @@ const BATCH: i64 = 256;
 const CONCURRENT: usize = 16;
 
 /// The dispatcher.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Dispatcher {
+    mailbox: Mailbox,
     failures: Failures,
     tried: Tried<i64>,
+}
+
+impl Dispatcher {
+    /// One that leaves requests in `mailbox`.
+    pub fn new(mailbox: Mailbox) -> Self {
+        Self { mailbox, failures: Failures::default(), tried: Tried::default() }
+    }
 }
 
 impl Worker for Dispatcher {
@@ -50,7 +58,8 @@ impl Worker for Dispatcher {
         queued.retain(|row| !paused.contains(&row.id.0) && !self.tried.holds(row.id.0, &row.version));
         queued.truncate(BATCH as usize);
         let full = queued.len() as i64 == BATCH;
-        let mut dispatched = stream::iter(queued).map(|row| begin(context, row)).buffer_unordered(CONCURRENT);
+        let mut dispatched =
+            stream::iter(queued).map(|row| begin(context, &self.mailbox, row)).buffer_unordered(CONCURRENT);
         let mut failed = None;
         while let Some((id, version, result)) = dispatched.next().await {
             if result.is_ok() {
@@ -65,12 +74,16 @@ impl Worker for Dispatcher {
 }
 
 /// Dispatches the transfer; gives back its key and version as well.
-async fn begin(context: &Context, row: TransferRow) -> (Uuid, i64, Result<(), WorkerError>) {
+async fn begin(
+    context: &Context,
+    mailbox: &Mailbox,
+    row: TransferRow,
+) -> (Uuid, i64, Result<(), WorkerError>) {
     let (id, version) = (row.id.0, row.version);
-    (id, version, context.traced::<Transfer, _>(Dispatcher::NAME, id, dispatch(context, row)).await)
+    (id, version, context.traced::<Transfer, _>(Dispatcher::NAME, id, dispatch(context, mailbox, row)).await)
 }
 
-async fn dispatch(context: &Context, row: TransferRow) -> Result<(), WorkerError> {
+async fn dispatch(context: &Context, mailbox: &Mailbox, row: TransferRow) -> Result<(), WorkerError> {
     let known = queries::agent_keys(&context.pool, &agents_of(slice::from_ref(&row))).await?;
     let gone = missing_agent(&row, |agent| known.contains(&agent));
     let version = row.version;
@@ -95,7 +108,7 @@ async fn dispatch(context: &Context, row: TransferRow) -> Result<(), WorkerError
     let leg = if row.sha256.is_some() { Leg::Download } else { Leg::Upload };
     let begun = u32::from(row.phase.is(Phase::Queued));
     let attempt = row.attempts.unsigned_abs() + begun;
-    post_request(context, &row, attempt, leg).await
+    post_request(mailbox, &row, attempt, leg).await
 }
 
 /// Integers of the agents at both ends of `rows`.
@@ -115,7 +128,7 @@ pub(crate) fn missing_agent(row: &TransferRow, is_known: impl Fn((i64, AgentId))
 
 /// Leaves the request of `leg` in the mailbox of the agent whose turn it is; once, however often it is called.
 pub(crate) async fn post_request(
-    context: &Context,
+    mailbox: &Mailbox,
     row: &TransferRow,
     attempt: u32,
     leg: Leg,
@@ -127,7 +140,7 @@ pub(crate) async fn post_request(
     let Some(agent) = agent else { return Ok(()) };
     let data = json!({ "transfer": request(row, leg), "extensions": extensions(row, attempt, leg) });
     let message = MailMessage { kind: "transfer_request".to_owned(), data };
-    context.mailbox.post(agent, &mail_key(row.number, attempt, leg), &message).await?;
+    mailbox.post(agent, &mail_key(row.number, attempt, leg), &message).await?;
     Ok(())
 }
 

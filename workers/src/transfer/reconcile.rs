@@ -19,6 +19,7 @@ use signalbox_domain::{
     kernel::TransferId,
     transfer::{Leg, Phase, Transfer, TransferCommand},
 };
+use signalbox_messaging::Mailbox;
 use signalbox_projections::transfer::{TransferRow, mail_key, queries};
 use uuid::Uuid;
 
@@ -38,7 +39,9 @@ const OWNERS_UPLOAD: TimeDelta = TimeDelta::hours(24);
 
 /// The reconciler.
 #[derive(Debug)]
-pub struct Reconciler;
+pub struct Reconciler {
+    mailbox: Mailbox,
+}
 
 impl Worker for Reconciler {
     const NAME: &'static str = "reconciler";
@@ -48,62 +51,75 @@ impl Worker for Reconciler {
     }
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
-        context.mailbox.ensure().await?;
+        self.mailbox.ensure().await?;
         let now = context.server_time().await?;
         for (phases, idle) in [(["dispatched", "staged"], LOST), (["uploading", "downloading"], STANDSTILL)] {
-            put_back_all(context, &phases, now, idle).await?;
+            self.put_back_all(context, &phases, now, idle).await?;
         }
         Ok(false)
     }
 }
 
-async fn put_back_all(
-    context: &Context,
-    phases: &[&str],
-    now: DateTime<Utc>,
-    idle: TimeDelta,
-) -> Result<(), WorkerError> {
-    let mut after = TransferId(Uuid::nil());
-    loop {
-        let rows = queries::idle_transfers(&context.pool, phases, now - idle, after, BATCH).await?;
-        let Some(last) = rows.last() else { return Ok(()) };
-        after = last.id;
-        let agents = agents_of(&rows);
-        let known: HashSet<_> = queries::agent_keys(&context.pool, &agents).await?.into_iter().collect();
-        for row in &rows {
-            match missing_agent(row, |agent| known.contains(&agent)) {
-                Some(reason) => fail(context, row, &reason).await?,
-                None => put_back(context, row, now).await?,
+impl Reconciler {
+    /// One that looks into `mailbox`.
+    pub fn new(mailbox: Mailbox) -> Self {
+        Self { mailbox }
+    }
+
+    async fn put_back_all(
+        &self,
+        context: &Context,
+        phases: &[&str],
+        now: DateTime<Utc>,
+        idle: TimeDelta,
+    ) -> Result<(), WorkerError> {
+        let mut after = TransferId(Uuid::nil());
+        loop {
+            let rows = queries::idle_transfers(&context.pool, phases, now - idle, after, BATCH).await?;
+            let Some(last) = rows.last() else { return Ok(()) };
+            after = last.id;
+            let agents = agents_of(&rows);
+            let known: HashSet<_> = queries::agent_keys(&context.pool, &agents).await?.into_iter().collect();
+            for row in &rows {
+                match missing_agent(row, |agent| known.contains(&agent)) {
+                    Some(reason) => fail(context, row, &reason).await?,
+                    None => self.put_back(context, row, now).await?,
+                }
             }
         }
     }
-}
 
-async fn put_back(context: &Context, row: &TransferRow, now: DateTime<Utc>) -> Result<(), WorkerError> {
-    let standing = standing_leg(row);
-    let Some(leg) = requested_leg(row).or(standing) else { return Ok(()) };
-    let id = match leg {
-        Leg::Upload => row.source_agent_id,
-        Leg::Download => Some(row.destination_agent_id),
-    };
-    let Some(id) = id else {
-        if row.active_at <= now - OWNERS_UPLOAD {
-            fail(context, row, "its file was not uploaded within a day").await?;
+    async fn put_back(
+        &self,
+        context: &Context,
+        row: &TransferRow,
+        now: DateTime<Utc>,
+    ) -> Result<(), WorkerError> {
+        let standing = standing_leg(row);
+        let Some(leg) = requested_leg(row).or(standing) else { return Ok(()) };
+        let id = match leg {
+            Leg::Upload => row.source_agent_id,
+            Leg::Download => Some(row.destination_agent_id),
+        };
+        let Some(id) = id else {
+            if row.active_at <= now - OWNERS_UPLOAD {
+                fail(context, row, "its file was not uploaded within a day").await?;
+            }
+            return Ok(());
+        };
+        // If it was deleted a moment ago, the next step fails the transfer.
+        let Some(agent) = queries::agent_by_id(&context.pool, id).await? else { return Ok(()) };
+        // An agent that is away names its work when it connects again.
+        if standing.is_some() && (agent.session.is_none() || agent.capabilities.is_empty()) {
+            return Ok(());
         }
-        return Ok(());
-    };
-    // If it was deleted a moment ago, the next step fails the transfer.
-    let Some(agent) = queries::agent_by_id(&context.pool, id).await? else { return Ok(()) };
-    // An agent that is away names its work when it connects again.
-    if standing.is_some() && (agent.session.is_none() || agent.capabilities.is_empty()) {
-        return Ok(());
+        let attempt = row.attempts.unsigned_abs();
+        if self.mailbox.holds(id, &mail_key(row.number, attempt, leg)).await? {
+            return Ok(());
+        }
+        tracing::info!(transfer = row.number, attempt, "a request is posted again");
+        post_request(&self.mailbox, row, attempt, leg).await
     }
-    let attempt = row.attempts.unsigned_abs();
-    if context.mailbox.holds(id, &mail_key(row.number, attempt, leg)).await? {
-        return Ok(());
-    }
-    tracing::info!(transfer = row.number, attempt, "a request is posted again");
-    post_request(context, row, attempt, leg).await
 }
 
 async fn fail(context: &Context, row: &TransferRow, reason: &str) -> Result<(), WorkerError> {

@@ -20,10 +20,20 @@ use crate::{Context, Worker, WorkerError, failures::Failures, tried::Tried};
 const BATCH: i64 = 100;
 
 /// The scheduler.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Scheduler {
+    /// How late a firing may be.
+    catch_up: TimeDelta,
     failures: Failures,
     tried: Tried<Option<DateTime<Utc>>>,
+}
+
+impl Scheduler {
+    /// One for the limits of `config`.
+    pub fn new(config: &signalbox_config::Transfer) -> Self {
+        let catch_up = TimeDelta::seconds(i64::from(config.catch_up_seconds));
+        Self { catch_up, failures: Failures::default(), tried: Tried::default() }
+    }
 }
 
 impl Worker for Scheduler {
@@ -40,7 +50,7 @@ impl Worker for Scheduler {
         let mut due = queries::due_jobs(&context.pool, now, limit).await?;
         due.retain(|job| !paused.contains(&job.id.0) && !self.tried.holds(job.id.0, &job.next_run));
         for job in due.iter().take(BATCH as usize) {
-            let fired = fire(context, job, now).await;
+            let fired = fire(context, self.catch_up, job, now).await;
             if fired.is_ok() {
                 self.tried.note(job.id.0, job.next_run);
             }
@@ -53,12 +63,16 @@ impl Worker for Scheduler {
     }
 }
 
-async fn fire(context: &Context, job: &JobRow, now: DateTime<Utc>) -> Result<(), WorkerError> {
+async fn fire(
+    context: &Context,
+    catch_up: TimeDelta,
+    job: &JobRow,
+    now: DateTime<Utc>,
+) -> Result<(), WorkerError> {
     let spec = job.settings.to_spec()?;
     let (Some(schedule), Some(due)) = (&spec.schedule, job.next_run) else { return Ok(()) };
     let firing = latest_firing(schedule, due, now);
     let transfer = TransferId(Uuid::new_v5(&job.id.0, firing.to_rfc3339().as_bytes()));
-    let catch_up = TimeDelta::seconds(i64::from(context.config.transfer.catch_up_seconds));
     if now - firing > catch_up {
         return skip(context, job, firing, SkipReason::TooLate).await;
     }

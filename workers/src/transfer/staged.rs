@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use signalbox_blob_store::BlobStore;
 use signalbox_database::{StagedFile, forget_staged, give_up_staged, postpone_staged};
 use signalbox_event_store::mentions;
 
@@ -13,7 +14,16 @@ const BATCH: i64 = 100;
 
 /// The sweep of files of requests.
 #[derive(Debug)]
-pub struct StagedSweep;
+pub struct StagedSweep {
+    blobs: BlobStore,
+}
+
+impl StagedSweep {
+    /// One of `blobs`.
+    pub fn new(blobs: BlobStore) -> Self {
+        Self { blobs }
+    }
+}
 
 impl Worker for StagedSweep {
     const NAME: &'static str = "staged-sweep";
@@ -22,7 +32,7 @@ impl Worker for StagedSweep {
         Duration::from_secs(600)
     }
 
-    fn limit(&self, _: &Context) -> Duration {
+    fn limit(&self) -> Duration {
         REMOVAL
     }
 
@@ -31,7 +41,7 @@ impl Worker for StagedSweep {
         let rows = give_up_staged(&context.pool, now, BATCH).await?;
         let mut is_getting_on = false;
         for row in &rows {
-            match judge(context, row).await {
+            match judge(context, &self.blobs, row).await {
                 Ok(()) => is_getting_on = true,
                 // One file that cannot be removed does not keep the others: it is due again after an hour.
                 Err(error) => {
@@ -45,9 +55,9 @@ impl Worker for StagedSweep {
 }
 
 /// Removes the file unless the log refers to it.
-async fn judge(context: &Context, row: &StagedFile) -> Result<(), WorkerError> {
+async fn judge(context: &Context, blobs: &BlobStore, row: &StagedFile) -> Result<(), WorkerError> {
     if !is_referred_to(context, row).await? {
-        context.blobs.delete_transfer(row.id).await?;
+        blobs.delete_transfer(row.id).await?;
     }
     forget_staged(&context.pool, row.id).await?;
     Ok(())

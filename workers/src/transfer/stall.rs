@@ -35,8 +35,10 @@ const CONCLUDE: Duration = Duration::from_secs(10);
 const CONNECTED: u32 = 10;
 
 /// The sweep.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct StallSweep {
+    /// How long the leg of an agent that is away may stand still.
+    limit: Duration,
     seen: Mutex<Seen>,
 }
 
@@ -52,7 +54,7 @@ impl Worker for StallSweep {
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
         let versions = queries::versions_in(&context.pool, &["uploading", "downloading"]).await?;
-        let idle = self.idle(&versions, context.clock.monotonic(), CONCLUDE.min(stall_limit(context)));
+        let idle = self.idle(&versions, context.clock.monotonic(), CONCLUDE.min(self.limit));
         for batch in idle.chunks(BATCH) {
             let idle: HashMap<_, _> = batch.iter().copied().collect();
             let ids: Vec<_> = idle.keys().copied().collect();
@@ -60,7 +62,7 @@ impl Worker for StallSweep {
                 if let Some((version, idle)) = idle.get(&row.id)
                     && row.version == *version
                 {
-                    judge(context, &row, *idle).await?;
+                    self.judge(context, &row, *idle).await?;
                 }
             }
         }
@@ -69,6 +71,39 @@ impl Worker for StallSweep {
 }
 
 impl StallSweep {
+    /// One for the limits of `config`.
+    pub fn new(config: &signalbox_config::Transfer) -> Self {
+        Self { limit: Duration::from_secs(config.stall_seconds.into()), seen: Mutex::default() }
+    }
+
+    async fn judge(&self, context: &Context, row: &TransferRow, idle: Duration) -> Result<(), WorkerError> {
+        let phase = row.phase.known()?;
+        let (leg, agent) = match phase {
+            Phase::Uploading => (Leg::Upload, row.source_agent_id),
+            _ => (Leg::Download, Some(row.destination_agent_id)),
+        };
+        // The reconciler waits for the upload of an owner.
+        let Some(agent) = agent else { return Ok(()) };
+        let attempt = row.attempts.unsigned_abs();
+        // Two commands with one key would be one: the second is not carried out.
+        let (key, command) = match queries::agent_by_id(&context.pool, agent).await? {
+            None => ("fail", TransferCommand::Fail { reason: "the agent has been deleted".to_owned() }),
+            Some(agent) => {
+                let seen = queries::leg(&context.pool, row.id, leg, row.attempts).await?;
+                if is_over(row, &agent, leg, seen.as_ref()) {
+                    ("conclude", TransferCommand::Conclude { attempt, leg })
+                } else if let Some(reason) = stall(self.limit, row, &agent, seen.as_ref(), idle) {
+                    ("end", TransferCommand::Stall { attempt, phase, reason })
+                } else {
+                    return Ok(());
+                }
+            }
+        };
+        let key = format!("{key} {}", row.version);
+        context.send_if_still_due::<Transfer>(StallSweep::NAME, row.id.0, &key, &command).await?;
+        Ok(())
+    }
+
     /// Those of the transfers in progress (id, version) that have had their version for `limit` or longer, with version and time.
     fn idle(
         &self,
@@ -88,34 +123,6 @@ impl StallSweep {
     }
 }
 
-async fn judge(context: &Context, row: &TransferRow, idle: Duration) -> Result<(), WorkerError> {
-    let phase = row.phase.known()?;
-    let (leg, agent) = match phase {
-        Phase::Uploading => (Leg::Upload, row.source_agent_id),
-        _ => (Leg::Download, Some(row.destination_agent_id)),
-    };
-    // The reconciler waits for the upload of an owner.
-    let Some(agent) = agent else { return Ok(()) };
-    let attempt = row.attempts.unsigned_abs();
-    // Two commands with one key would be one: the second is not carried out.
-    let (key, command) = match queries::agent_by_id(&context.pool, agent).await? {
-        None => ("fail", TransferCommand::Fail { reason: "the agent has been deleted".to_owned() }),
-        Some(agent) => {
-            let seen = queries::leg(&context.pool, row.id, leg, row.attempts).await?;
-            if is_over(row, &agent, leg, seen.as_ref()) {
-                ("conclude", TransferCommand::Conclude { attempt, leg })
-            } else if let Some(reason) = stall(context, row, &agent, seen.as_ref(), idle) {
-                ("end", TransferCommand::Stall { attempt, phase, reason })
-            } else {
-                return Ok(());
-            }
-        }
-    };
-    let key = format!("{key} {}", row.version);
-    context.send_if_still_due::<Transfer>(StallSweep::NAME, row.id.0, &key, &command).await?;
-    Ok(())
-}
-
 /// Whether the leg of a single file has ended, for an agent that may have lost its report.
 fn is_over(row: &TransferRow, agent: &AgentRow, leg: Leg, seen: Option<&LegRow>) -> bool {
     let ended = match leg {
@@ -129,13 +136,12 @@ fn is_over(row: &TransferRow, agent: &AgentRow, leg: Leg, seen: Option<&LegRow>)
 
 /// Why the attempt ends, if it has stood still for too long.
 fn stall(
-    context: &Context,
+    limit: Duration,
     row: &TransferRow,
     agent: &AgentRow,
     seen: Option<&LegRow>,
     idle: Duration,
 ) -> Option<String> {
-    let limit = stall_limit(context);
     let (limit, state) = if agent.session.is_none() {
         (limit, "is away")
     } else if is_disowned(row, agent, seen) {
@@ -157,10 +163,6 @@ fn is_disowned(row: &TransferRow, agent: &AgentRow, seen: Option<&LegRow>) -> bo
     }
 }
 
-fn stall_limit(context: &Context) -> Duration {
-    Duration::from_secs(context.config.transfer.stall_seconds.into())
-}
-
 #[cfg(test)]
 mod tests {
     use uuid::Uuid;
@@ -169,7 +171,8 @@ mod tests {
 
     #[test]
     fn a_transfer_is_idle_while_its_version_stays() {
-        let (sweep, limit) = (StallSweep::default(), Duration::from_secs(10));
+        let (sweep, limit) =
+            (StallSweep { limit: CONCLUDE, seen: Mutex::default() }, Duration::from_secs(10));
         let [one, other] = [1, 2].map(|number| TransferId(Uuid::from_u128(number)));
         let at = |seconds, versions: &[(TransferId, i64)]| {
             let mut idle = sweep.idle(versions, Duration::from_secs(seconds), limit);

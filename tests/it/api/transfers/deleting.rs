@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::json;
 use signalbox_clock::Clock;
 use signalbox_projections::{compare, transfer::TransferProjection};
-use signalbox_workers::{Cleanup, Worker};
+use signalbox_workers::{Cleanup, Parts, Worker};
 use uuid::Uuid;
 
 use super::{pair::Pair, unreported::Silent};
@@ -69,10 +69,10 @@ async fn a_transfer_under_way_is_cancelled_before_it_is_deleted() {
 #[tokio::test]
 async fn a_deletion_is_completed_after_a_crash_between_its_steps() {
     let world = World::without_workers(Clock::system(), |_| {}).await;
-    let context = world.worker_context().await;
+    let parts = world.worker_parts().await;
     for (is_removed, cleaned) in [(false, 1), (true, 2)] {
         let silent = Silent::new(&world).await;
-        silent.stage(&world, Some(&context)).await;
+        silent.stage(&world, Some(&parts)).await;
         let data =
             json!({"transfer_id": silent.id.to_string(), "error": "the disk is full", "retryable": false});
         let error = json!({"type": "transfer_error", "data": data});
@@ -89,10 +89,11 @@ async fn a_deletion_is_completed_after_a_crash_between_its_steps() {
         let upload = format!("/api/files/{}/upload?filename=a", silent.id);
         silent.source.send(silent.source.request(Method::PUT, &upload).body(bytes(9))).await.error(404);
         if is_removed {
-            context.blobs.delete_transfer(id).await.unwrap();
+            parts.blobs.delete_transfer(id).await.unwrap();
         }
         for _ in 0..2 {
-            Cleanup::default().step(&context).await.unwrap();
+            let Parts { context, mailbox, blobs, config, .. } = parts.clone();
+            Cleanup::new(mailbox, blobs, &config.transfer).step(&context).await.unwrap();
             world.read_models.show_all().await;
             assert_eq!(world.staged_files().await, Vec::<String>::new());
             assert_eq!(world.count_events("staged_bytes_deleted").await, cleaned);

@@ -41,10 +41,10 @@ async fn two_schedulers_make_one_transfer_per_firing() {
     let agents = pair.start(&world, Websocket, Polling);
     let job = pair.job(&world, "f", "g", json!({"schedule": "* * * * * *", "overlap": "queue"})).await;
     // The workers of the second process wait for the leases; steps by hand are a scheduler that has none.
-    let rival = world.worker_context().await;
+    let rival = world.worker_parts().await;
     let enough = async || {
-        let scheduler = signalbox_workers::Scheduler::default();
-        signalbox_workers::Worker::step(&scheduler, &rival).await.unwrap();
+        let scheduler = signalbox_workers::Scheduler::new(&rival.config.transfer);
+        signalbox_workers::Worker::step(&scheduler, &rival.context).await.unwrap();
         transfers_of(&world, job).await.len() >= 3
     };
     eventually(seconds(20), enough).await;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use signalbox_clock::Clock;
 use signalbox_domain::transfer::{Transfer, TransferCommand};
 use signalbox_test_support::metadata;
-use signalbox_workers::{Context, Dispatcher, StallSweep, Worker};
+use signalbox_workers::{Dispatcher, Parts, StallSweep, Worker};
 use sqlx::Executor as _;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
@@ -49,7 +49,7 @@ impl Silent {
     }
 
     /// Uploads the file and lets the destination take its request; the dispatcher runs by itself or is stepped here.
-    pub(super) async fn stage(&self, world: &World, stepped: Option<&Context>) {
+    pub(super) async fn stage(&self, world: &World, stepped: Option<&Parts>) {
         step(stepped).await;
         world.until_phase(self.id, "dispatched").await;
         take_request(&self.source).await;
@@ -92,9 +92,9 @@ impl Silent {
     }
 }
 
-async fn step(context: Option<&Context>) {
-    if let Some(context) = context {
-        Dispatcher::default().step(context).await.unwrap();
+async fn step(parts: Option<&Parts>) {
+    if let Some(Parts { context, mailbox, .. }) = parts {
+        Dispatcher::new(mailbox.clone()).step(context).await.unwrap();
     }
 }
 
@@ -204,10 +204,10 @@ async fn a_file_that_reached_a_silent_agent_completes_without_proof() {
 async fn a_file_that_reached_an_ended_session_is_not_completed() {
     let clock = Clock::manual(Clock::system().now());
     let world = World::without_workers(clock.clone(), |_| {}).await;
-    let context = world.worker_context().await;
+    let parts = world.worker_parts().await;
     for reconnects in [false, true] {
         let silent = Silent::new(&world).await;
-        silent.stage(&world, Some(&context)).await;
+        silent.stage(&world, Some(&parts)).await;
         let mut stream = silent.download(&world).await;
         read_file(&mut stream).await;
         stream.shutdown().await.unwrap();
@@ -224,11 +224,11 @@ async fn a_file_that_reached_an_ended_session_is_not_completed() {
         poll(&silent.target).await;
         // The last thing that changes the transfer by itself: from then on it stands still.
         eventually(seconds(30), async || silent.shown(&world).await["bytes_transferred"] == SIZE).await;
-        let sweep = StallSweep::default();
+        let sweep = StallSweep::new(&parts.config.transfer);
         world.read_models.show_all().await;
-        sweep.step(&context).await.unwrap();
+        sweep.step(&parts.context).await.unwrap();
         clock.advance(TimeDelta::seconds(20));
-        sweep.step(&context).await.unwrap();
+        sweep.step(&parts.context).await.unwrap();
         if !reconnects {
             let done = world.until_ended(silent.id).await;
             assert_eq!((&done["status"], &done["proven"]), (&json!("completed"), &json!(false)), "{done}");
@@ -236,7 +236,7 @@ async fn a_file_that_reached_an_ended_session_is_not_completed() {
         }
         assert_eq!(silent.phase(&world).await, "downloading");
         clock.advance(TimeDelta::seconds(60));
-        sweep.step(&context).await.unwrap();
+        sweep.step(&parts.context).await.unwrap();
         let ended = world.until_ended(silent.id).await;
         assert!(ended["error"].as_str().unwrap().contains("connected again"), "{ended}");
     }
@@ -267,7 +267,7 @@ async fn an_upload_that_waits_for_the_read_model_is_taken_when_it_has_caught_up(
 async fn a_begun_leg_is_taken_up_again_when_its_agent_came_back_without_it() {
     let clock = Clock::manual(Clock::system().now());
     let world = World::without_workers(clock.clone(), |_| {}).await;
-    let context = world.worker_context().await;
+    let parts = world.worker_parts().await;
     // Neither again within its session, nor when the agent names it; at once when the agent leaves it out.
     for (info, idle, taken_up) in [
         (None, 60, false),
@@ -277,7 +277,7 @@ async fn a_begun_leg_is_taken_up_again_when_its_agent_came_back_without_it() {
         (Some(json!({"capabilities": ["ack"], "active_transfers": []})), 0, true),
     ] {
         let silent = Silent::new(&world).await;
-        step(Some(&context)).await;
+        step(Some(&parts)).await;
         take_request(&silent.source).await;
         let data = json!({"transfer_id": silent.id.to_string(), "current_bytes": 1, "total_bytes": 9});
         let progress = json!({"type": "transfer_progress", "data": data});
@@ -288,11 +288,11 @@ async fn a_begun_leg_is_taken_up_again_when_its_agent_came_back_without_it() {
             let text = info.to_string().replace("ID", &silent.id.to_string());
             connect(&silent.source, serde_json::from_str(&text).unwrap()).await;
         }
-        let sweep = StallSweep::default();
+        let sweep = StallSweep::new(&parts.config.transfer);
         world.read_models.show_all().await;
-        sweep.step(&context).await.unwrap();
+        sweep.step(&parts.context).await.unwrap();
         clock.advance(TimeDelta::seconds(idle));
-        sweep.step(&context).await.unwrap();
+        sweep.step(&parts.context).await.unwrap();
         if taken_up {
             world.until_ended(silent.id).await;
         } else {
@@ -307,18 +307,18 @@ async fn a_begun_leg_is_taken_up_again_when_its_agent_came_back_without_it() {
 #[tokio::test]
 async fn a_leg_is_not_idle_because_the_clock_of_the_worker_is_ahead() {
     let world = World::without_workers(Clock::system(), |_| {}).await;
-    let mut context = world.worker_context().await;
+    let mut parts = world.worker_parts().await;
     let silent = Silent::new(&world).await;
-    step(Some(&context)).await;
+    step(Some(&parts)).await;
     take_request(&silent.source).await;
     let data = json!({"transfer_id": silent.id.to_string(), "current_bytes": 1, "total_bytes": 9});
     let progress = json!({"type": "transfer_progress", "data": data});
     silent.source.post("/api/agent/messages", progress).await.expect(200);
     world.until_phase(silent.id, "uploading").await;
-    context.clock = Clock::shifted(TimeDelta::minutes(11));
-    let sweep = StallSweep::default();
+    parts.context.clock = Clock::shifted(TimeDelta::minutes(11));
+    let sweep = StallSweep::new(&parts.config.transfer);
     for _ in 0..2 {
-        sweep.step(&context).await.unwrap();
+        sweep.step(&parts.context).await.unwrap();
         world.read_models.show_all().await;
     }
     assert_eq!(silent.phase(&world).await, "uploading");

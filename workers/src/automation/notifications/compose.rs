@@ -3,7 +3,6 @@
 use std::{cmp::Reverse, collections::HashMap};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use signalbox_config::Config;
 use signalbox_domain::{
     automation::{
         AlarmLine, AlarmReason, MessageDelivery, NewDelivery, Notice, SummaryTemplate, SummaryValues,
@@ -19,7 +18,7 @@ use uuid::Uuid;
 
 /// The message `id` to a contact about `notices`.
 pub(super) fn message(
-    config: &Config,
+    console: &str,
     (contact, name): (ContactId, String),
     (id, notices): (Uuid, &[&Notice]),
     facts: Vec<AlarmFacts>,
@@ -28,7 +27,7 @@ pub(super) fn message(
     let alarms = alarm_lines(notices);
     let facts: HashMap<_, _> = facts.into_iter().map(|facts| (facts.alarm_id, facts)).collect();
     let known = alarms.iter().filter_map(|line| Some((line, facts.get(&line.alarm)?)));
-    let mut shown: Vec<_> = known.map(|(line, facts)| entry(config, line, facts, now)).collect();
+    let mut shown: Vec<_> = known.map(|(line, facts)| entry(console, line, facts, now)).collect();
     // The worst that still lasts is seen first.
     shown.sort_by_key(|entry| Reverse((entry.cleared_on.is_none(), entry.severity)));
     shown.truncate(SHOWN_ALARMS);
@@ -55,7 +54,7 @@ pub(super) fn message(
     }
 }
 
-fn entry(config: &Config, line: &AlarmLine, facts: &AlarmFacts, now: DateTime<Utc>) -> AlarmEntry {
+fn entry(console: &str, line: &AlarmLine, facts: &AlarmFacts, now: DateTime<Utc>) -> AlarmEntry {
     let channel = facts.channel_name.clone().unwrap_or_else(|| facts.channel_id.to_string());
     AlarmEntry {
         alarm_id: facts.alarm_id,
@@ -66,7 +65,7 @@ fn entry(config: &Config, line: &AlarmLine, facts: &AlarmFacts, now: DateTime<Ut
         unit: facts.unit.clone(),
         started_on: facts.started_on,
         cleared_on: facts.cleared_on,
-        link: format!("{}/alarms/{}", address(config), facts.alarm_id),
+        link: format!("{console}/alarms/{}", facts.alarm_id),
         rule: facts.rule_name.clone(),
         rule_id: facts.rule_id,
         sensor: channel,
@@ -101,13 +100,6 @@ fn summary(facts: &AlarmFacts, channel: &str, now: DateTime<Utc>) -> String {
         None => format!("{}: {channel}", facts.rule_name),
         Some(value) => format!("{}: {channel} is {value}", facts.rule_name),
     }
-}
-
-/// Where browsers reach the console, without the slash at the end.
-fn address(config: &Config) -> &str {
-    let own = &config.server.public_url;
-    let address = if own.is_empty() { &config.sso.public_url } else { own };
-    address.trim_end_matches('/')
 }
 
 #[cfg(test)]
@@ -152,17 +144,15 @@ mod tests {
         serde_json::from_str(&message.delivery.body).unwrap()
     }
 
-    fn compose(public_url: &str, notices: &[Notice], facts: Vec<AlarmFacts>) -> MessageDelivery {
-        let mut config = Config::load(None, &HashMap::new()).unwrap();
-        config.server.public_url = public_url.to_owned();
+    fn compose(console: &str, notices: &[Notice], facts: Vec<AlarmFacts>) -> MessageDelivery {
         let notices: Vec<_> = notices.iter().collect();
-        message(&config, (CONTACT, "day".to_owned()), (Uuid::from_u128(5), &notices), facts, at(90))
+        message(console, (CONTACT, "day".to_owned()), (Uuid::from_u128(5), &notices), facts, at(90))
     }
 
     #[test]
     fn an_alarm_is_named_with_its_value_and_page() {
         let alarm = AlarmId(Uuid::from_u128(1));
-        let composed = compose("https://plant.example.org/", &[notice(alarm)], vec![facts(alarm)]);
+        let composed = compose("https://plant.example.org", &[notice(alarm)], vec![facts(alarm)]);
         let entry = &body(&composed).alarms[0];
         assert_eq!(entry.summary, "too hot: boiler is 81.5 °C");
         assert_eq!(entry.link, format!("https://plant.example.org/alarms/{alarm}"));

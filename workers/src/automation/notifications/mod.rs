@@ -12,6 +12,7 @@ mod noticed;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
+use signalbox_config::{Server, Sso};
 use signalbox_domain::{
     automation::{Alarm, DeliveryBatch, DeliveryBatchCommand, Grouping, MessageDelivery, message_id},
     kernel::{Decider, ErrorKind},
@@ -51,8 +52,19 @@ const WORDS: [&str; 5] =
     ["alarm_fired", "alarm_announced", "alarm_cleared", "alarm_acknowledged", "alarm_unacknowledged"];
 
 /// The worker.
-#[derive(Debug, Default)]
-pub struct Notifications;
+#[derive(Debug)]
+pub struct Notifications {
+    /// Where browsers reach the console, without the slash at the end.
+    console: String,
+}
+
+impl Notifications {
+    /// One whose messages lead to the address of the console that the settings name.
+    pub fn new(server: &Server, sso: &Sso) -> Self {
+        let address = if server.public_url.is_empty() { &sso.public_url } else { &server.public_url };
+        Self { console: address.trim_end_matches('/').to_owned() }
+    }
+}
 
 impl Worker for Notifications {
     const NAME: &'static str = "notifications";
@@ -71,7 +83,7 @@ impl Worker for Notifications {
         let has_sent = send(context).await?;
         let has_more = follow(context, now).await?;
         repeat(context, now).await?;
-        let has_composed = compose(context, now).await?;
+        let has_composed = compose(context, &self.console, now).await?;
         Ok(has_sent || has_more || has_composed)
     }
 }
@@ -124,11 +136,11 @@ async fn repeat(context: &Context, now: DateTime<Utc>) -> Result<(), WorkerError
 }
 
 /// Composes the messages that are due, and sends them.
-async fn compose(context: &Context, now: DateTime<Utc>) -> Result<bool, WorkerError> {
+async fn compose(context: &Context, console: &str, now: DateTime<Utc>) -> Result<bool, WorkerError> {
     let (mut has_composed, mut gone) = (false, Vec::new());
     for contact in waiting_contacts(&context.pool).await? {
         match contact.name.clone() {
-            Some(name) => has_composed |= compose_for(context, &contact, name, now).await?,
+            Some(name) => has_composed |= compose_for(context, console, &contact, name, now).await?,
             None => gone.push(contact.id),
         }
     }
@@ -143,6 +155,7 @@ async fn compose(context: &Context, now: DateTime<Utc>) -> Result<bool, WorkerEr
 
 async fn compose_for(
     context: &Context,
+    console: &str,
     contact: &WaitingContact,
     name: String,
     now: DateTime<Utc>,
@@ -156,7 +169,7 @@ async fn compose_for(
     let alarms: Vec<_> = due.iter().map(|notice| notice.alarm).collect();
     let facts = alarm_facts(&context.pool, &alarms).await?;
     let id = message_id(contact.id, &due);
-    let message = compose::message(&context.config, (contact.id, name), (id, &due), facts, now);
+    let message = compose::message(console, (contact.id, name), (id, &due), facts, now);
     let message = serde_json::to_value(message).map_err(WorkerError::Message)?;
     Ok(commit_message(&context.pool, contact.id, &due, now, &Composed { id, message }).await?)
 }
@@ -186,5 +199,24 @@ async fn queue(context: &Context, id: Uuid, message: MessageDelivery) -> Result<
             Ok(())
         }
         Err(rejection) => Err(rejection.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use signalbox_config::Config;
+
+    use super::*;
+
+    #[test]
+    fn messages_lead_to_the_address_of_the_console() {
+        let mut config = Config::load(None, &HashMap::new()).unwrap();
+        let console = |config: &Config| Notifications::new(&config.server, &config.sso).console;
+        config.sso.public_url = "https://login.example.org".to_owned();
+        assert_eq!(console(&config), "https://login.example.org");
+        config.server.public_url = "https://plant.example.org/".to_owned();
+        assert_eq!(console(&config), "https://plant.example.org");
     }
 }

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-use signalbox_config::Config;
+use signalbox_config::Webhooks;
 use signalbox_database::{ServerClock, ops::webhook_slots};
 use signalbox_domain::{
     automation::{
@@ -48,7 +48,7 @@ use tokio::{task::JoinSet, time::Instant};
 use uuid::Uuid;
 
 use super::{
-    receiver::{Answer, Receiver, ReceiverError},
+    receiver::{Answer, Receiver, ReceiverError, Senders},
     request::retry_after,
     slots::{Limits, Slots, reserve, slots_of},
 };
@@ -66,8 +66,9 @@ const BEGIN_WITHIN: Duration = Duration::from_secs(3);
 const _: () = assert!(BEGIN_WITHIN.as_secs() + 10 < CLAIM_SECONDS.unsigned_abs());
 
 /// The delivery worker.
-#[derive(Debug, Default)]
 pub struct WebhookDelivery {
+    senders: Senders,
+    limits: Limits,
     lanes: Arc<Mutex<Lanes>>,
     /// Batches and deliveries.
     failures: Arc<Failures>,
@@ -109,7 +110,7 @@ impl Worker for WebhookDelivery {
         self.failures.report(context, Self::NAME).await?;
         let mut running = self.running.lock().await;
         while running.try_join_next().is_some() {}
-        let limits = Limits::of(&context.config.webhooks);
+        let limits = self.limits;
         let holder = limits.is_shared().then(|| *self.holder.get_or_init(|| context.clock.new_id()));
         let time = context.server_clock().await?;
         let (now, begun) = (time.now(), Instant::now());
@@ -174,6 +175,7 @@ impl Worker for WebhookDelivery {
             self.with_lanes(|lanes| lanes.0.insert(batch.id, lane));
             let run = Run {
                 context: context.clone(),
+                senders: self.senders.clone(),
                 lanes: self.lanes.clone(),
                 failures: self.failures.clone(),
                 time: time.clone(),
@@ -189,9 +191,22 @@ impl Worker for WebhookDelivery {
 }
 
 impl WebhookDelivery {
-    /// Whether `config` lets every process send, instead of one at a time.
-    pub fn is_shared(config: &Config) -> bool {
-        Limits::of(&config.webhooks).is_shared()
+    /// One that sends with `senders`, as much at once as `config` allows.
+    pub fn new(senders: Senders, config: &Webhooks) -> Self {
+        Self {
+            senders,
+            limits: Limits::of(config),
+            lanes: Arc::default(),
+            failures: Arc::default(),
+            running: tokio::sync::Mutex::default(),
+            served: Mutex::default(),
+            holder: OnceLock::new(),
+        }
+    }
+
+    /// Whether every process sends, instead of one at a time.
+    pub fn is_shared(&self) -> bool {
+        self.limits.is_shared()
     }
 
     /// Forgets batches whose results the read model shows.
@@ -240,6 +255,7 @@ impl WebhookDelivery {
 /// The work on one batch.
 struct Run {
     context: Context,
+    senders: Senders,
     lanes: Arc<Mutex<Lanes>>,
     failures: Arc<Failures>,
     time: ServerClock,
@@ -310,14 +326,14 @@ impl Run {
         if send("begin", &begin).await?.is_none() {
             return Ok(None);
         }
-        let receiver = Receiver::open(context, batch, time.now()).await;
+        let receiver = Receiver::open(&self.senders, batch, time.now()).await;
         let mut results = Vec::with_capacity(due.len());
         for (delivery, body) in due {
             if begun.elapsed() >= BEGIN_WITHIN {
                 break;
             }
             let span = request_span(context, &delivery, first).await;
-            let result = attempt(context, time, &receiver, &delivery, body, span).await;
+            let result = attempt(&self.senders, time, &receiver, &delivery, body, span).await;
             let is_webhook = batch.destination.is_none();
             let is_gone = is_webhook && batch.retry() == RetryPolicy::Standard && result.status == Some(GONE);
             results.push(result);
@@ -386,7 +402,7 @@ fn end(mut span: Span, delivery: &DueDelivery, status: Option<u16>, failed: bool
 }
 
 async fn attempt(
-    context: &Context,
+    senders: &Senders,
     time: &ServerClock,
     receiver: &Result<Receiver, ReceiverError>,
     delivery: &DueDelivery,
@@ -396,7 +412,7 @@ async fn attempt(
     let (started_at, begun) = (time.now(), Instant::now());
     let Answer { status, error, wait, is_final } = match receiver {
         Err(error) => Answer::failed(error),
-        Ok(receiver) => receiver.send(context, delivery, body, started_at).await,
+        Ok(receiver) => receiver.send(senders, delivery, body, started_at).await,
     };
     end(span, delivery, status, error.is_some());
     metrics().attempt(error.is_none(), begun.elapsed());

@@ -18,5 +18,6 @@ mod subscriptions;
 
 pub use delivery::WebhookDelivery;
 pub use fan_out::WebhookFanOut;
+pub use receiver::Senders;
 pub use removal::DeliveryRemoval;
 pub use replay::WebhookReplay;

@@ -1,21 +1,36 @@
 //! The receivers of deliveries: addresses of webhooks, chats and mailboxes.
 
+use std::sync::Arc;
+
 use chrono::{DateTime, Utc};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use signalbox_domain::automation::{ChatFormat, Destination};
 use signalbox_egress::{Egress, EgressError, InvalidTarget, Target};
-use signalbox_mail::{Mail, MailError};
+use signalbox_mail::{Mail, MailError, Mailer};
 use signalbox_projections::automation::{
     due::{DueBatch, DueDelivery},
     messages::MessageBody,
 };
+use signalbox_sealing::Sealer;
 use signalbox_standard_webhooks::KeyError;
 
 use super::{
     request::{Outgoing, USER_AGENT, headers},
     signing::Signing,
 };
-use crate::Context;
+
+/// The ways to receivers, and the key to their secrets. Clones share them.
+#[derive(Clone)]
+pub struct Senders {
+    /// Opens secrets of webhooks and contacts.
+    pub sealer: Sealer,
+    /// Requests to addresses that users name.
+    pub egress: Egress,
+    /// The same without this machine's own address: for callers who must not reach it.
+    pub egress_without_loopback: Egress,
+    /// Sends mails to contacts; `None` without a mail server.
+    pub mailer: Option<Arc<Mailer>>,
+}
 
 /// Where the deliveries of a batch go.
 #[derive(Debug)]
@@ -94,7 +109,7 @@ impl Answer {
 impl Receiver {
     /// The receiver of `batch`, whose secrets are opened as they are at `now`.
     pub(super) async fn open(
-        context: &Context,
+        senders: &Senders,
         batch: &DueBatch,
         now: DateTime<Utc>,
     ) -> Result<Self, ReceiverError> {
@@ -105,7 +120,7 @@ impl Receiver {
         let signed = async |batch: &DueBatch| {
             let target = batch.url.parse()?;
             let signing =
-                Signing::open(&context.sealer, batch, now).await.map_err(|error| unreadable(&error))?;
+                Signing::open(&senders.sealer, batch, now).await.map_err(|error| unreadable(&error))?;
             Ok(Self::Webhook { target, signing, no_loopback: batch.no_loopback })
         };
         let Some(destination) = &batch.destination else { return signed(batch).await };
@@ -114,7 +129,7 @@ impl Receiver {
                 signed(&DueBatch { url, sealed_secret, ..batch.clone() }).await
             }
             Destination::Chat { format, sealed, .. } => {
-                let url = context.sealer.unseal(batch.webhook_id.0, &sealed).await;
+                let url = senders.sealer.unseal(batch.webhook_id.0, &sealed).await;
                 let url = url.map_err(|error| unreadable(&error))?;
                 Ok(Self::Chat { target: url.expose().parse()?, format })
             }
@@ -125,18 +140,18 @@ impl Receiver {
     /// One attempt.
     pub(super) async fn send(
         &self,
-        context: &Context,
+        senders: &Senders,
         delivery: &DueDelivery,
         body: String,
         at: DateTime<Utc>,
     ) -> Answer {
         let answered = match self {
             Self::Webhook { target, signing, no_loopback } => {
-                let egress = if *no_loopback { &context.egress_without_loopback } else { &context.egress };
+                let egress = if *no_loopback { &senders.egress_without_loopback } else { &senders.egress };
                 post_signed(egress, (target, signing), delivery, body, at).await
             }
-            Self::Chat { target, format } => post_to_chat(&context.egress, target, *format, &body).await,
-            Self::Mailbox { address } => mail(context, address, delivery, &body).await,
+            Self::Chat { target, format } => post_to_chat(&senders.egress, target, *format, &body).await,
+            Self::Mailbox { address } => mail(senders, address, delivery, &body).await,
         };
         answered.unwrap_or_else(|error| Answer::failed(&error))
     }
@@ -177,13 +192,13 @@ async fn post_to_chat(
 }
 
 async fn mail(
-    context: &Context,
+    senders: &Senders,
     address: &str,
     delivery: &DueDelivery,
     body: &str,
 ) -> Result<Answer, RequestError> {
     let message: MessageBody = serde_json::from_str(body)?;
-    let Some(mailer) = &context.mailer else { return Ok(Answer::failed(&ReceiverError::NoMailServer)) };
+    let Some(mailer) = &senders.mailer else { return Ok(Answer::failed(&ReceiverError::NoMailServer)) };
     let (id, subject, text) = (delivery.event_id.to_string(), message.subject(), message.text());
     let mail = Mail { id: &id, to: address, subject: &subject, text: &text };
     Ok(Answer::of_mail(mailer.send(mail).await))

@@ -10,6 +10,7 @@ use signalbox_projections::fleet::firmware::{FirmwareRow, FirmwareWork, RowStatu
 use tokio::task::spawn_blocking;
 
 use super::{
+    FirmwareRunner,
     download::{BUNDLE, bundle_of, fetch},
     held::Held,
 };
@@ -18,6 +19,7 @@ use crate::{Context, WorkerError};
 /// One attempt to apply an update or to roll it back, under a claim and the lock on this machine's versions.
 pub(super) struct Attempt<'c> {
     pub(super) context: &'c Context,
+    pub(super) runner: &'c FirmwareRunner,
     pub(super) locked: Arc<Locked>,
     /// As it was before this look.
     pub(super) row: FirmwareRow,
@@ -89,7 +91,7 @@ impl Attempt<'_> {
         let failed = self.send("fail", &command).await?;
         if failed && self.has_work(FirmwareWork::Apply) {
             // One that was fetched is fetched again next time; one that was uploaded has another key.
-            self.context.blobs.delete_transfer(self.row.id.0).await?;
+            self.runner.blobs.delete_transfer(self.row.id.0).await?;
         }
         Ok(())
     }
@@ -160,7 +162,7 @@ impl Attempt<'_> {
         if !self.is_at(FirmwareStatus::Downloading) {
             return bundle_of(&self.row).ok_or(Stop::Lost);
         }
-        let fetched = fetch(self.context, &self.row).await?;
+        let fetched = fetch(self.runner, &self.row).await?;
         let bundle = fetched
             .map_err(|why| Stop::Failed(failure("download_failed", format!("download_failed: {why}"))))?;
         let command = FirmwareCommand::RecordDownload { claim: self.held.claim, bundle: bundle.clone() };
@@ -170,7 +172,7 @@ impl Attempt<'_> {
 
     /// returns the very file that was verified: it is the one that is unpacked.
     async fn verify(&self, bundle: &FirmwareBundle) -> Result<File, Stop> {
-        let mut file = match self.context.blobs.open_file(&BlobKey::new(bundle.blob, BUNDLE)).await {
+        let mut file = match self.runner.blobs.open_file(&BlobKey::new(bundle.blob, BUNDLE)).await {
             Ok((_, file)) => file,
             Err(BlobError::NotFound) => {
                 let why = "the bundle is not in the blob store any more: delete the update and make it again";
@@ -180,7 +182,7 @@ impl Attempt<'_> {
         };
         let expected: Option<Sha256Hex> = self.row.expected_sha256.as_ref().and_then(|it| it.parse().ok());
         let expected = expected.unwrap_or_else(|| bundle.sha256.clone());
-        let (updates, signature) = (self.context.firmware.clone(), self.row.signature.clone());
+        let (updates, signature) = (self.runner.firmware.clone(), self.row.signature.clone());
         let verified =
             spawn_blocking(move || updates.verify(&mut file, &expected, signature.as_deref()).map(|()| file));
         match verified.await.map_err(std::io::Error::other)? {

@@ -6,14 +6,15 @@ use signalbox_egress::EgressError;
 use signalbox_projections::fleet::firmware::FirmwareRow;
 use tokio::time::timeout;
 
-use crate::{Context, WorkerError};
+use super::FirmwareRunner;
+use crate::WorkerError;
 
 /// Name of a bundle in its folder of the blob store.
 pub(super) const BUNDLE: &str = "bundle";
 
 /// The bundle of `row` in the blob store, uploaded before or fetched now; or the reason why it is missing.
 pub(super) async fn fetch(
-    context: &Context,
+    runner: &FirmwareRunner,
     row: &FirmwareRow,
 ) -> Result<Result<FirmwareBundle, String>, WorkerError> {
     if let Some(bundle) = bundle_of(row) {
@@ -22,8 +23,8 @@ pub(super) async fn fetch(
     let Some(url) = &row.download_url else {
         return Ok(Err("there is no bundle and no download_url: upload a bundle".to_owned()));
     };
-    let seconds = context.config.firmware.download_seconds;
-    match timeout(Duration::from_secs(seconds), download(context, row, url)).await {
+    let seconds = runner.config.download_seconds;
+    match timeout(Duration::from_secs(seconds), download(runner, row, url)).await {
         Ok(fetched) => fetched,
         Err(_) => Ok(Err(format!(
             "it took longer than {seconds} s: try again, or upload the bundle (firmware.download_seconds)"
@@ -41,17 +42,17 @@ pub(super) fn bundle_of(row: &FirmwareRow) -> Option<FirmwareBundle> {
 }
 
 async fn download(
-    context: &Context,
+    runner: &FirmwareRunner,
     row: &FirmwareRow,
     url: &str,
 ) -> Result<Result<FirmwareBundle, String>, WorkerError> {
-    let most = context.config.firmware.max_file_bytes;
+    let most = runner.config.max_file_bytes;
     let too_large = || format!("the bundle is larger than {} MB (firmware.max_file_bytes)", most >> 20);
     let target = match url.parse() {
         Ok(target) => target,
         Err(error) => return Ok(Err(format!("download_url {error}"))),
     };
-    let answer = match context.egress.get(&target).await {
+    let answer = match runner.egress.get(&target).await {
         Ok(answer) => answer,
         Err(error) => return Ok(Err(message(&error))),
     };
@@ -70,7 +71,7 @@ async fn download(
     }
     let request = Receive { start: Start::Anew, limit: most, expected_sha256: None, total };
     let body = pin!(answer.into_stream());
-    match context.blobs.receive(&BlobKey::new(row.id.0, BUNDLE), request, body, |_| {}).await {
+    match runner.blobs.receive(&BlobKey::new(row.id.0, BUNDLE), request, body, |_| {}).await {
         Ok(Received::Complete { size: 0, .. }) => Ok(Err("the server sent an empty file".to_owned())),
         Ok(Received::Complete { size, sha256 }) => Ok(Ok(FirmwareBundle { blob: row.id.0, size, sha256 })),
         Ok(Received::Partial { .. }) => Ok(Err("the connection broke: try again".to_owned())),

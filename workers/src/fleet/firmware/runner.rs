@@ -12,12 +12,14 @@ use std::{
     time::Duration,
 };
 
+use signalbox_blob_store::BlobStore;
 use signalbox_domain::{
     fleet::{Firmware, FirmwareCommand},
     kernel::{Decider, Rejection, ReleaseVersion},
 };
+use signalbox_egress::Egress;
 use signalbox_event_store::state;
-use signalbox_firmware::Locked;
+use signalbox_firmware::{Locked, Updates};
 use signalbox_messaging::Wakeup;
 use signalbox_projections::fleet::firmware::{FirmwareRow, deleted_firmware, firmware_at_work};
 
@@ -31,8 +33,13 @@ use crate::{Context, Worker, WorkerError, failures::Failures, worker::REMOVAL};
 const BATCH: i64 = 100;
 
 /// The worker.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct FirmwareRunner {
+    /// The versions on this machine.
+    pub(super) firmware: Updates,
+    pub(super) blobs: BlobStore,
+    pub(super) egress: Egress,
+    pub(super) config: signalbox_config::Firmware,
     failures: Failures,
     /// The newest claim of this process. No attempt of it is under way between two steps.
     held: Mutex<Option<Arc<Held>>>,
@@ -50,9 +57,8 @@ impl Worker for FirmwareRunner {
         aggregates.iter().any(|word| word == Firmware::TYPE)
     }
 
-    fn limit(&self, context: &Context) -> Duration {
-        let config = &context.config.firmware;
-        REMOVAL + Duration::from_secs(config.download_seconds + config.hook_seconds)
+    fn limit(&self) -> Duration {
+        REMOVAL + Duration::from_secs(self.config.download_seconds + self.config.hook_seconds)
     }
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
@@ -65,13 +71,13 @@ impl Worker for FirmwareRunner {
         if deleted.is_empty() && work.is_none() {
             return Ok(false);
         }
-        let Some(locked) = context.firmware.lock()? else {
+        let Some(locked) = self.firmware.lock()? else {
             tracing::warn!("another process still changes the firmware on this machine: waiting for its end");
             return Ok(false);
         };
         // Before the work: a version that was deleted may be there again.
         for row in &deleted {
-            self.failures.settle(row.id.0, remove_files(context, &locked, row).await)?;
+            self.failures.settle(row.id.0, self.remove_files(context, &locked, row).await)?;
         }
         if let Err(error) = locked.sweep() {
             tracing::warn!(%error, "remains of firmware cannot be removed");
@@ -80,7 +86,7 @@ impl Worker for FirmwareRunner {
         // Otherwise the row lags behind the log.
         if let Some((held, lost)) = self.claim(context, &row).await? {
             let (id, locked) = (row.id.0, Arc::new(locked));
-            let attempt = Attempt { context, locked, row, held, lost };
+            let attempt = Attempt { context, runner: self, locked, row, held, lost };
             context.traced::<Firmware, _>(Self::NAME, id, attempt.run()).await?;
         }
         // The result changes the read model, which wakes this worker.
@@ -89,6 +95,16 @@ impl Worker for FirmwareRunner {
 }
 
 impl FirmwareRunner {
+    /// Applies to `firmware` the bundles in `blobs`, and those that it fetches by `egress`.
+    pub fn new(
+        firmware: Updates,
+        blobs: BlobStore,
+        egress: Egress,
+        config: signalbox_config::Firmware,
+    ) -> Self {
+        Self { firmware, blobs, egress, config, failures: Failures::default(), held: Mutex::default() }
+    }
+
     /// A claim to the work of `row`, and how many attempts before were lost with their processes. One of this process that was hindered,
     /// as by a bucket that does not answer, is continued: it is not lost.
     async fn claim(
@@ -114,20 +130,24 @@ impl FirmwareRunner {
     fn held(&self) -> MutexGuard<'_, Option<Arc<Held>>> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-/// Removes the files of a deleted update.
-async fn remove_files(context: &Context, locked: &Locked, row: &FirmwareRow) -> Result<(), WorkerError> {
-    for blob in [Some(row.id.0), row.blob_id].into_iter().flatten() {
-        context.blobs.delete_transfer(blob).await?;
+    /// Removes the files of a deleted update.
+    async fn remove_files(
+        &self,
+        context: &Context,
+        locked: &Locked,
+        row: &FirmwareRow,
+    ) -> Result<(), WorkerError> {
+        for blob in [Some(row.id.0), row.blob_id].into_iter().flatten() {
+            self.blobs.delete_transfer(blob).await?;
+        }
+        let release: Option<ReleaseVersion> = row.release.parse().ok();
+        if let Some(release) = release
+            && locked.current()? != Some(release)
+        {
+            locked.remove(release)?;
+        }
+        let removed = FirmwareCommand::RecordFilesRemoved;
+        context.send_for_item::<Firmware>(NAME, row.id.0, "files removed", &removed).await.map(|_| ())
     }
-    let release: Option<ReleaseVersion> = row.release.parse().ok();
-    if let Some(release) = release
-        && locked.current()? != Some(release)
-    {
-        locked.remove(release)?;
-    }
-    let removed = FirmwareCommand::RecordFilesRemoved;
-    let name = FirmwareRunner::NAME;
-    context.send_for_item::<Firmware>(name, row.id.0, "files removed", &removed).await.map(|_| ())
 }

@@ -4,7 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use futures::future::join_all;
 use serde_json::{Value, json};
 use signalbox_clock::Clock;
-use signalbox_workers::{Alarms, Notifications, WebhookDelivery, Worker};
+use signalbox_workers::{Alarms, Notifications, Parts, WebhookDelivery, Worker};
 
 use super::{
     change_often,
@@ -426,7 +426,8 @@ async fn several_processes_and_crashes_make_one_message_of_each_step() {
     let boiler = event(&world, "boiler").await;
     notifying(&world, "too hot", &boiler, &day, json!({"severity": "critical"})).await;
     world.read_models.show_all().await;
-    let workers: Vec<_> = (0..4).map(|_| Notifications).collect();
+    let workers: Vec<_> =
+        (0..4).map(|_| Notifications::new(&world.config.server, &world.config.sso)).collect();
     for _ in 0..5 {
         send(&world.admin, &boiler, [11.0]).await;
         work(&world, &workers).await;
@@ -449,8 +450,8 @@ async fn several_processes_and_crashes_make_one_message_of_each_step() {
     let sent = messages(&world, &day).await;
     assert_eq!(sent.len(), 10, "five alarms fired and were cleared");
     assert_eq!(world.count_events("message_queued").await, 10);
-    let context = world.worker_context().await;
-    let delivery = WebhookDelivery::default();
+    let Parts { context, senders, config, .. } = world.worker_parts().await;
+    let delivery = WebhookDelivery::new(senders, &config.webhooks);
     eventually(seconds(30), async || {
         delivery.step(&context).await.unwrap();
         world.read_models.show_all().await;

@@ -1,9 +1,10 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use serde_json::{Value, json};
 use signalbox_clock::Clock;
+use signalbox_config::Monitoring;
 use signalbox_datapoint_log::{Appender, Batch, Origin, Point, codec::encode_block, micros};
 use signalbox_projections::monitoring::series::is_turn;
-use signalbox_workers::{Context, Retention, Worker};
+use signalbox_workers::{Context, Parts, Retention, Worker, WorkerError};
 use sqlx::{PgPool, Postgres, Transaction};
 use tokio::sync::mpsc;
 use uuid::Uuid;
@@ -44,11 +45,23 @@ async fn pass_an_hour(pool: &PgPool) {
     sqlx::query("UPDATE ops.retention_runs SET ran_at = ran_at - 3600").execute(pool).await.unwrap();
 }
 
-async fn context(world: &World, clock: Clock, retention_days: u32) -> Context {
-    let mut context = world.worker_context().await;
-    context.clock = clock;
-    context.config.monitoring.retention_days = retention_days;
-    context
+/// The worker of a process that has just started, at each step anew.
+#[derive(Clone)]
+struct Starting {
+    context: Context,
+    config: Monitoring,
+}
+
+impl Starting {
+    async fn new(world: &World, clock: Clock, retention_days: u32) -> Self {
+        let Parts { context, config, .. } = world.worker_parts().await;
+        let config = Monitoring { retention_days, ..config.monitoring };
+        Self { context: Context { clock, ..context }, config }
+    }
+
+    async fn step(&self) -> Result<bool, WorkerError> {
+        Retention::new(self.config.clone()).step(&self.context).await
+    }
 }
 
 async fn has_fault(pool: &PgPool, part: &str) -> bool {
@@ -70,13 +83,13 @@ async fn a_clock_that_is_years_ahead_drops_nothing() {
     let world = World::start().await;
     let pool = &world.servers.pool;
     record_days(pool, 10).await;
-    let ahead = context(&world, Clock::shifted(TimeDelta::days(4000)), 30).await;
-    Retention::default().step(&ahead).await.unwrap();
+    let ahead = Starting::new(&world, Clock::shifted(TimeDelta::days(4000)), 30).await;
+    ahead.step().await.unwrap();
     assert_eq!(days(pool).await, 10);
     assert!(has_fault(pool, "clock").await);
     // Both clocks ahead: the recorded times bound the removal. A manual clock stands for PostgreSQL's.
-    let ahead = context(&world, Clock::manual(Clock::system().now() + TimeDelta::days(4000)), 30).await;
-    Retention::default().step(&ahead).await.unwrap();
+    let ahead = Starting::new(&world, Clock::manual(Clock::system().now() + TimeDelta::days(4000)), 30).await;
+    ahead.step().await.unwrap();
     assert_eq!(days(pool).await, 10);
     signalbox_database::clear_fault(pool, "clock").await.unwrap();
     world.finish().await;
@@ -87,19 +100,19 @@ async fn a_lowered_retention_takes_effect_by_two_days_an_hour() {
     let world = World::start().await;
     let pool = &world.servers.pool;
     record_days(pool, 10).await;
-    let context = context(&world, Clock::system(), 3).await;
-    Retention::default().step(&context).await.unwrap();
-    Retention::default().step(&context).await.unwrap();
+    let context = Starting::new(&world, Clock::system(), 3).await;
+    context.step().await.unwrap();
+    context.step().await.unwrap();
     assert_eq!(days(pool).await, 8, "the second run is too early");
     assert!(has_fault(pool, "retention").await);
     let logged = entries(pool).await;
     assert!(logged.len() == 1 && logged[0].1.starts_with("Retention drops 2 datapoints"), "{logged:?}");
     for expected in [6, 4] {
         pass_an_hour(pool).await;
-        Retention::default().step(&context).await.unwrap();
+        context.step().await.unwrap();
         assert_eq!(days(pool).await, expected);
     }
-    Retention::default().step(&context).await.unwrap();
+    context.step().await.unwrap();
     assert!(!has_fault(pool, "retention").await);
     assert_eq!(entries(pool).await.len(), 3);
     world.finish().await;
@@ -186,11 +199,11 @@ async fn a_run_counts_although_its_days_are_kept_in_the_end() {
     let kept = sensor(&world, "kept", None).await;
     sensor(&world, "short", Some(1)).await;
     record_days_of(pool, 10, |ago| if ago < 7 { &[1, 2] } else { &[1] }).await;
-    let context = context(&world, Clock::system(), 3).await;
+    let context = Starting::new(&world, Clock::system(), 3).await;
     let held = hold_days(pool).await;
     let step = tokio::spawn({
         let context = context.clone();
-        async move { Retention::default().step(&context).await }
+        async move { context.step().await }
     });
     eventually(seconds(20), async || entries(pool).await.len() == 2).await;
     world.admin.put(&kept, json!({"retention_days": 0})).await.expect(200);
@@ -198,7 +211,7 @@ async fn a_run_counts_although_its_days_are_kept_in_the_end() {
     assert!(step.await.unwrap().unwrap(), "removals are to be continued");
     assert_eq!(days(pool).await, 10);
     assert!(!is_turn(pool).await.unwrap(), "the next run is an hour away");
-    while Retention::default().step(&context).await.unwrap() {}
+    while context.step().await.unwrap() {}
     signalbox_database::clear_fault(pool, "retention").await.unwrap();
     world.finish().await;
 }
@@ -218,8 +231,8 @@ async fn nothing_is_dropped_while_an_event_is_set_aside() {
     .execute(pool)
     .await
     .unwrap();
-    let context = context(&world, Clock::system(), 3).await;
-    Retention::default().step(&context).await.unwrap();
+    let context = Starting::new(&world, Clock::system(), 3).await;
+    context.step().await.unwrap();
     assert_eq!((days(pool).await, entries(pool).await.len()), (10, 0));
     let faults = signalbox_database::faults(pool).await.unwrap();
     let fault = faults.iter().find(|fault| fault.part == "retention").unwrap();
@@ -230,7 +243,7 @@ async fn nothing_is_dropped_while_an_event_is_set_aside() {
     assert!(refused.code == Some(1) && refused.errors.contains("poison list"), "{refused:?}");
     assert_eq!(days(pool).await, 10);
     sqlx::query("DELETE FROM read.poisonous_events").execute(pool).await.unwrap();
-    Retention::default().step(&context).await.unwrap();
+    context.step().await.unwrap();
     assert_eq!(days(pool).await, 8);
     signalbox_database::clear_fault(pool, "retention").await.unwrap();
     world.finish().await;
@@ -249,12 +262,12 @@ async fn an_events_own_number_takes_two_days_an_hour_and_leaves_roll_ups() {
         let sql = format!("SELECT count(DISTINCT day) FROM {table} WHERE channel = 1");
         sqlx::query_scalar(&sql).fetch_one(pool).await.unwrap()
     };
-    let steps = async |context: &Context| while Retention::default().step(context).await.unwrap() {};
-    let ahead = context(&world, Clock::shifted(TimeDelta::days(4000)), 0).await;
+    let steps = async |context: &Starting| while context.step().await.unwrap() {};
+    let ahead = Starting::new(&world, Clock::shifted(TimeDelta::days(4000)), 0).await;
     steps(&ahead).await;
     assert_eq!(with_values("series.chunks").await, 10, "a wrong clock holds everything back");
     signalbox_database::clear_fault(pool, "clock").await.unwrap();
-    let context = context(&world, Clock::system(), 0).await;
+    let context = Starting::new(&world, Clock::system(), 0).await;
     steps(&context).await;
     assert_eq!(with_values("series.chunks").await, 8, "the second run is too early");
     assert!(has_fault(pool, "retention").await);

@@ -347,11 +347,16 @@ async fn kept_texts_outlive_results_and_a_rebuild_of_the_list() {
     let stray = "INSERT INTO ops.document_sections (job_id, number, texts, boxes, words)
                  VALUES (gen_random_uuid(), 0, '{}', '[]', '')";
     sqlx::query(stray).execute(&world.servers.pool).await.unwrap();
-    // As a process does that has just started.
-    DocumentIndex::default().step(&world.worker_context().await).await.unwrap();
+    step_new_index(&world).await;
     assert_eq!(search(client, "Weichenheizung").await, before);
     assert_eq!(count(&world, "ops.document_sections").await, 1);
     world.finish().await;
+}
+
+/// As a process does that has just started, or has just got the lease.
+async fn step_new_index(world: &World) {
+    let parts = world.worker_parts().await;
+    DocumentIndex::new(parts.store()).step(&parts.context).await.unwrap();
 }
 
 /// In a rolling upgrade, a process of the release before may hold the worker's lease: it knows no form, and does not fold.
@@ -375,8 +380,7 @@ async fn words_that_an_earlier_release_has_indexed_are_indexed_again() {
     before.commit().await.unwrap();
     let listed = client.get(DOCUMENTS).await.expect(200)["data"][0].clone();
     assert_eq!((&listed["id"], &listed["searchable"]), (&json!(id), &json!(true)));
-    // As a process does that has just got the lease.
-    DocumentIndex::default().step(&world.worker_context().await).await.unwrap();
+    step_new_index(&world).await;
     assert!(is_found().await);
     let left = unindexed(pool, DateTime::UNIX_EPOCH, &[], 10).await.unwrap();
     assert!(left.is_empty(), "not again and again: {left:?}");

@@ -8,7 +8,7 @@ use signalbox_domain::{
     kernel::{DeliveryId, WebhookId},
 };
 use signalbox_test_support::metadata;
-use signalbox_workers::{WebhookDelivery, Worker};
+use signalbox_workers::{Parts, WebhookDelivery, Worker};
 use uuid::Uuid;
 
 use super::{WEBHOOKS, path, subscribe, until_newest};
@@ -86,9 +86,9 @@ async fn a_claim_is_in_force_for_a_worker_whose_clock_is_ahead() {
         }
     }
     world.read_models.show_all().await;
-    let mut context = world.worker_context().await;
+    let Parts { mut context, senders, config, .. } = world.worker_parts().await;
     context.clock = Clock::shifted(TimeDelta::hours(1));
-    let worker = WebhookDelivery::default();
+    let worker = WebhookDelivery::new(senders, &config.webhooks);
     worker.step(&context).await.unwrap();
     // The time that it signs is PostgreSQL's.
     assert_eq!(witness.until_got(1).await[0].refused, None);

@@ -7,7 +7,7 @@ use futures::stream;
 use signalbox_blob_store::{BlobKey, BlobStore, Progress, Receive, Start};
 use signalbox_clock::Clock;
 use signalbox_domain::{extraction::ExtractionJob, kernel::Decider};
-use signalbox_workers::{StagedSweep, Worker};
+use signalbox_workers::{Parts, StagedSweep, Worker};
 use uuid::Uuid;
 
 use super::{submission, submit, until_status};
@@ -80,8 +80,8 @@ async fn is_there(blobs: &BlobStore, input: Uuid) -> bool {
 async fn files_without_a_job_are_deleted() {
     let clock = Clock::manual(Clock::system().now());
     let world = without_workers(clock.clone()).await;
-    let context = world.worker_context().await;
-    let blobs = &context.blobs;
+    let Parts { context, blobs, .. } = world.worker_parts().await;
+    let (blobs, sweep) = (&blobs, StagedSweep::new(blobs.clone()));
     let job: Uuid = submit(&world.admin, "a.txt", b"a").await.parse().unwrap();
     let input = sqlx::query_scalar("SELECT input_id FROM read.extraction_jobs");
     let input: Uuid = input.fetch_one(&world.servers.pool).await.unwrap();
@@ -94,7 +94,7 @@ async fn files_without_a_job_are_deleted() {
         [(0, true, true), (2, false, true), (21, false, true), (2, false, false)]
     {
         clock.advance(TimeDelta::hours(hours));
-        assert!(!StagedSweep.step(&context).await.unwrap());
+        assert!(!sweep.step(&context).await.unwrap());
         for id in offered {
             assert_eq!(is_there(blobs, id).await, is_offered_there);
         }

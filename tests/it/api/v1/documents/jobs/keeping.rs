@@ -1,7 +1,7 @@
 use chrono::TimeDelta;
 use serde_json::json;
 use signalbox_clock::Clock;
-use signalbox_workers::{TextSweep, Worker};
+use signalbox_workers::{Parts, TextSweep, Worker};
 use sqlx::Executor;
 
 use super::{super::world_for_weeks, path, sample, send, submit, until_status, world};
@@ -96,7 +96,7 @@ async fn texts_and_documents_are_kept_as_long_as_is_said() {
     eventually(seconds(10), async || world.count_events("extraction_input_removed").await == 3).await;
     client.post(&format!("{}/retry", path(&failed)), json!({})).await.error(409);
     clock.advance(TimeDelta::hours(72));
-    world.worker_context().await.texts.forget().await.unwrap();
+    world.worker_parts().await.texts.forget().await.unwrap();
     eventually(seconds(10), async || count(b"text").await == 0).await;
     world.finish().await;
 }
@@ -121,7 +121,7 @@ async fn what_is_remembered_is_bounded() {
         send(client, super::super::EXTRACT, "a.txt", text.as_bytes()).await.expect(200);
     }
     eventually(seconds(10), async || count().await > 20).await;
-    let texts = world.worker_context().await.texts;
+    let texts = world.worker_parts().await.texts;
     texts.forget().await.unwrap();
     assert!(count().await < 20, "{} texts of 55 kB are remembered in 1 MiB", count().await);
     world.finish().await;
@@ -143,7 +143,8 @@ async fn failed_sweep_of_a_text_still_removes_charges_of_strangers() {
     for statement in statements {
         pool.execute(statement).await.unwrap();
     }
-    TextSweep.step(&world.worker_context().await).await.unwrap_err();
+    let Parts { context, texts, .. } = world.worker_parts().await;
+    TextSweep::new(texts).step(&context).await.unwrap_err();
     let noted: i64 =
         sqlx::query_scalar("SELECT count(*) FROM ops.anonymous_jobs").fetch_one(pool).await.unwrap();
     assert_eq!(noted, 0);

@@ -7,7 +7,7 @@ use signalbox_clock::Clock;
 use signalbox_domain::extraction::{ExtractionJob, ExtractionJobCommand};
 use signalbox_projections::{compare, extraction::ExtractionProjection};
 use signalbox_test_support::metadata;
-use signalbox_workers::{Context, DocumentIndex, ExtractionRunner, Worker};
+use signalbox_workers::{DocumentIndex, ExtractionRunner, Parts, Worker};
 use sqlx::Executor as _;
 use uuid::Uuid;
 
@@ -52,10 +52,10 @@ async fn a_removed_job_leaves_no_file_and_is_shown_only_as_of_a_moment_before() 
     world.finish().await;
 }
 
-async fn without_workers(clock: &Clock) -> (World, Context) {
+async fn without_workers(clock: &Clock) -> (World, Parts) {
     let world = World::without_workers(clock.clone(), |config| config.extraction.parsers = 1).await;
-    let context = world.worker_context().await;
-    (world, context)
+    let parts = world.worker_parts().await;
+    (world, parts)
 }
 
 async fn cancel_and_remove(world: &World, id: &str) {
@@ -72,18 +72,19 @@ async fn remembered(world: &World) -> i64 {
 #[tokio::test]
 async fn a_deleted_job_is_cleaned_when_its_worker_can_write_no_more() {
     let clock = Clock::manual(Clock::system().now());
-    let (world, context) = without_workers(&clock).await;
+    let (world, parts) = without_workers(&clock).await;
+    let index = DocumentIndex::new(parts.store());
     let id = submit(&world.admin, "a.txt", b"Weichenheizung").await;
     let (job, claim) = (id.parse::<Uuid>().unwrap(), clock.new_id());
     let begin = ExtractionJobCommand::Begin { claim, at: clock.now() };
     world.servers.bus.send::<ExtractionJob>(job, None, &metadata(), &begin).await.unwrap();
     cancel_and_remove(&world, &id).await;
-    DocumentIndex::default().step(&context).await.unwrap();
+    index.step(&parts.context).await.unwrap();
     assert_eq!(world.count_events("extraction_result_expired").await, 0);
-    context.texts.write_bytes(claim, bytes::Bytes::from_static(b"{}")).await.unwrap();
+    parts.texts.write_bytes(claim, bytes::Bytes::from_static(b"{}")).await.unwrap();
     clock.advance(TimeDelta::minutes(1));
     for _ in 0..2 {
-        DocumentIndex::default().step(&context).await.unwrap();
+        index.step(&parts.context).await.unwrap();
         world.read_models.show_all().await;
         assert_eq!(world.staged_files().await, Vec::<String>::new());
         assert_eq!(world.count_events("extraction_result_expired").await, 1);
@@ -95,19 +96,21 @@ async fn a_deleted_job_is_cleaned_when_its_worker_can_write_no_more() {
 #[tokio::test]
 async fn a_worker_that_is_late_leaves_no_text_of_a_deleted_job() {
     let clock = Clock::manual(Clock::system().now());
-    let (world, context) = without_workers(&clock).await;
+    let (world, parts) = without_workers(&clock).await;
+    let index = DocumentIndex::new(parts.store());
     let pool = &world.servers.pool;
     let mut held = signalbox_database::begin(pool, "BEGIN").await.unwrap();
     held.execute("LOCK TABLE ops.extraction_cache IN EXCLUSIVE MODE").await.unwrap();
     let id = submit(&world.admin, "a.txt", b"Weichenheizung").await;
-    let runner = ExtractionRunner::default();
-    runner.step(&context).await.unwrap();
+    let Parts { documents, config, .. } = parts.clone();
+    let runner = ExtractionRunner::new(documents, parts.store(), config.extraction);
+    runner.step(&parts.context).await.unwrap();
     // It has read the document and remembers the text.
     let waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'ops.extraction_cache'::regclass)";
     eventually(seconds(30), async || sqlx::query_scalar(waits).fetch_one(pool).await.unwrap()).await;
     cancel_and_remove(&world, &id).await;
     clock.advance(TimeDelta::minutes(1));
-    DocumentIndex::default().step(&context).await.unwrap();
+    index.step(&parts.context).await.unwrap();
     assert_eq!(world.count_events("extraction_result_expired").await, 1);
     held.rollback().await.unwrap();
     eventually(seconds(30), async || world.staged_files().await.is_empty() && remembered(&world).await == 0)
