@@ -94,7 +94,7 @@ async fn nothing_waits(servers: &Servers, pool: &PgPool) -> anyhow::Result<()> {
 }
 
 /// One sentence for each message that waits, and for each agent that is owed one.
-async fn mail(jetstream: &Context) -> anyhow::Result<Vec<String>> {
+pub async fn mail(jetstream: &Context) -> anyhow::Result<Vec<String>> {
     let stream = jetstream.get_stream("MAIL").await?;
     let state = &stream.cached_info().state;
     let mut found = Vec::new();
@@ -108,16 +108,15 @@ async fn mail(jetstream: &Context) -> anyhow::Result<Vec<String>> {
     }
     let mut consumers = stream.consumers();
     while let Some(consumer) = consumers.try_next().await? {
-        if consumer.num_pending > 0 || consumer.num_ack_pending > 0 {
-            found.push(format!(
-                "{} was given message {} last, {} are held back, {} of them again, {} follow",
-                consumer.name,
-                consumer.delivered.stream_sequence,
-                consumer.num_ack_pending,
-                consumer.num_redelivered,
-                consumer.num_pending,
-            ));
-        }
+        found.push(format!(
+            "{} was given message {} last and has all until {}; {} are held back, {} of them again, {} follow",
+            consumer.name,
+            consumer.delivered.stream_sequence,
+            consumer.ack_floor.stream_sequence,
+            consumer.num_ack_pending,
+            consumer.num_redelivered,
+            consumer.num_pending,
+        ));
     }
     Ok(found)
 }

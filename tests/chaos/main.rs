@@ -153,7 +153,7 @@ async fn run(wiped: bool) -> anyhow::Result<()> {
     println!("after {:.1?} all transfers had ended", start.elapsed());
     let checked = match ended {
         Ok(()) => checks::all(&servers, &pool, &work).await,
-        Err(error) => Err(error),
+        Err(error) => Err(error.context(checks::mail(&servers.jetstream().await?).await?.join("\n"))),
     };
     checked.with_context(|| victims.said())?;
     println!("{} processes ended by themselves and were started again", victims.ended_by_themselves);
