@@ -300,8 +300,7 @@ impl Service {
                     let texts = Texts::new(pool.clone(), blobs.clone(), clock.clone(), &config.extraction);
                     let mailer = Mailer::new(&config.mail)?.map(Arc::new);
                     let senders = Senders { sealer, egress, egress_without_loopback, mailer };
-                    let (server_clock, steps) = Default::default();
-                    let context = Context { pool, bus, clock, server_clock, steps };
+                    let context = Context::new(pool, bus, clock);
                     let parts =
                         Parts { context, mailbox, blobs, documents, texts, firmware, senders, config };
                     tasks.spawn(async move {

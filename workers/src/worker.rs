@@ -94,6 +94,11 @@ pub trait Worker: Send + Sync {
 }
 
 impl Context {
+    /// One without steps so far.
+    pub fn new(pool: PgPool, bus: Bus, clock: Clock) -> Self {
+        Self { pool, bus, clock, server_clock: CachedServerClock::default(), steps: Steps::default() }
+    }
+
     /// The time that sweeps delete by; `None` while the clocks differ, and nothing is to be deleted.
     pub(crate) async fn sweep_time(&self) -> Result<Option<DateTime<Utc>>, sqlx::Error> {
         sweep_time(&self.pool, &self.clock).await

@@ -67,10 +67,10 @@ pub(super) async fn allowed(
     .into_iter()
     .collect();
     let is_allowed = |mail: &Mail| {
-        parse_mail_key(&mail.key).is_none_or(|(number, attempt, leg)| {
+        request_in(mail).is_none_or(|Request { transfer, leg, attempt }| {
             // To an agent without capabilities all attempts are the same work.
-            let attempt = if is_capable { number_of(attempt) } else { 0 };
-            !held_back.contains(&(number, word(leg).to_owned(), attempt))
+            let attempt = if is_capable { attempt } else { 0 };
+            !held_back.contains(&(transfer, leg.to_owned(), attempt))
         })
     };
     Ok(mails.into_iter().filter(is_allowed).collect())
@@ -82,18 +82,14 @@ async fn without_outdated(
     agent: AgentId,
     mails: Vec<Mail>,
 ) -> Result<Vec<Mail>, Problem> {
-    let asked: Vec<_> = mails
-        .iter()
-        .filter_map(|mail| parse_mail_key(&mail.key))
-        .map(|(transfer, attempt, leg)| Request { transfer, leg: word(leg), attempt: number_of(attempt) })
-        .collect();
+    let asked: Vec<_> = mails.iter().filter_map(request_in).collect();
     if asked.is_empty() {
         return Ok(mails);
     }
     let outdated: HashSet<_> = agent_requests::outdated(pool, &asked).await?.into_iter().collect();
     let (outdated, kept): (Vec<_>, _) = mails.into_iter().partition(|mail| {
-        parse_mail_key(&mail.key).is_some_and(|(number, attempt, leg)| {
-            outdated.contains(&(number, word(leg).to_owned(), number_of(attempt)))
+        request_in(mail).is_some_and(|Request { transfer, leg, attempt }| {
+            outdated.contains(&(transfer, leg.to_owned(), attempt))
         })
     });
     if !outdated.is_empty() {
@@ -110,6 +106,12 @@ async fn withdraw(mailbox: Mailbox, agent: AgentId, mails: Vec<Mail>) {
             return;
         }
     }
+}
+
+/// The request that `mail` is, if it is one.
+fn request_in(mail: &Mail) -> Option<Request> {
+    let (transfer, attempt, leg) = parse_mail_key(&mail.key)?;
+    Some(Request { transfer, leg: word(leg), attempt: number_of(attempt) })
 }
 
 /// The attempt as read models have it.

@@ -88,8 +88,7 @@ impl Process {
         let firmware = Updates::new(config.storage.folder.join("updates"), &config.firmware).unwrap();
         let documents = self.documents().await;
         let texts = Texts::new(pool.clone(), blobs.clone(), clock.clone(), &config.extraction);
-        let (server_clock, steps) = Default::default();
-        let context = Context { pool, bus, clock, server_clock, steps };
+        let context = Context::new(pool, bus, clock);
         Parts { context, mailbox, blobs, documents, texts, firmware, senders, config }
     }
 

@@ -170,7 +170,7 @@ impl Attempt<'_> {
         Ok(bundle)
     }
 
-    /// returns the very file that was verified: it is the one that is unpacked.
+    /// Returns the very file that was verified: it is the one that is unpacked.
     async fn verify(&self, bundle: &FirmwareBundle) -> Result<File, Stop> {
         let mut file = match self.runner.blobs.open_file(&BlobKey::new(bundle.blob, BUNDLE)).await {
             Ok((_, file)) => file,
