@@ -187,7 +187,7 @@ pub(super) async fn acknowledge(
         let taken = mailbox.waiting(peer.auth.agent, ids).await?;
         // Before they are removed: after a failure in between they are given out again, and acknowledged.
         requests::record_taken(&database.primary, peer.auth.agent, &taken).await?;
-        mailbox.remove_taken(&taken).await?;
+        mailbox.remove_waiting(&taken).await?;
     }
     Ok(())
 }

@@ -93,19 +93,15 @@ async fn without_outdated(
         })
     });
     if !outdated.is_empty() {
+        let (mailbox, outdated) = (mailbox.clone(), outdated.iter().map(Waiting::from).collect::<Vec<_>>());
         // The agent waits for the others. One that stays is given out again, to be removed then.
-        spawn(withdraw(mailbox.clone(), agent, outdated));
+        spawn(async move {
+            if let Err(error) = mailbox.remove_waiting(&outdated).await {
+                tracing::debug!(%agent, %error, "outdated requests stay in a mailbox for a while");
+            }
+        });
     }
     Ok(kept)
-}
-
-async fn withdraw(mailbox: Mailbox, agent: AgentId, mails: Vec<Mail>) {
-    for mail in mails {
-        if let Err(error) = mailbox.withdraw(agent, &mail.key).await {
-            tracing::debug!(%agent, %error, "outdated requests stay in a mailbox for a while");
-            return;
-        }
-    }
 }
 
 /// The request that `mail` is, if it is one.

@@ -33,7 +33,7 @@ const FORGET_CONSUMER: Duration = Duration::from_secs(7 * 24 * 3600);
 const MAX_PER_SUBJECT_EXCEEDED: u64 = 10077;
 
 /// A message that waits for its agent.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Waiting {
     id: u64,
     /// The key under which it was posted.
@@ -58,6 +58,12 @@ pub struct Mail {
     /// The key that it was posted under.
     pub key: String,
     pub message: MailMessage,
+}
+
+impl From<&Mail> for Waiting {
+    fn from(mail: &Mail) -> Self {
+        Self { id: mail.id.unsigned_abs(), key: mail.key.clone() }
+    }
 }
 
 /// The mailboxes of all agents. Clones share them.
@@ -102,7 +108,7 @@ impl Mailbox {
     #[boxed]
     pub async fn size(&self) -> Result<u64, BusError> {
         let mut stream = self.stream().await?;
-        let info = stream.info().await.map_err(|error| BusError::Stream(error.to_string()))?;
+        let info = stream.info().await.map_err(stream_error)?;
         Ok(info.state.messages)
     }
 
@@ -147,14 +153,14 @@ impl Mailbox {
         Ok(found)
     }
 
-    /// Removes messages that were taken. Those that another acknowledgement has removed meanwhile are none to it.
+    /// Removes these messages; those that are removed already are none to it.
     ///
     /// # Errors
     /// [`BusError::Stream`] when JetStream does not answer; some may be removed. Ask again.
     #[boxed]
-    pub async fn remove_taken(&self, taken: &[Waiting]) -> Result<(), BusError> {
+    pub async fn remove_waiting(&self, messages: &[Waiting]) -> Result<(), BusError> {
         let stream = self.stream().await?;
-        for Waiting { id, .. } in taken {
+        for Waiting { id, .. } in messages {
             let Err(refused) = stream.delete_message(*id).await else { continue };
             match stream.get_raw_message(*id).await {
                 Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => {}
@@ -165,16 +171,16 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Whether the message `key` of `agent` still waits.
+    /// The message `key` of `agent`, if it still waits.
     ///
     /// # Errors
     /// [`BusError::Stream`] when JetStream does not answer.
     #[boxed]
-    pub async fn holds(&self, agent: AgentId, key: &str) -> Result<bool, BusError> {
+    pub async fn find(&self, agent: AgentId, key: &str) -> Result<Option<Waiting>, BusError> {
         match self.stream().await?.get_last_raw_message_by_subject(&subject(agent, key)).await {
-            Ok(_) => Ok(true),
-            Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(false),
-            Err(error) => Err(BusError::Stream(error.to_string())),
+            Ok(message) => Ok(Some(Waiting { id: message.sequence, key: key.to_owned() })),
+            Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => Ok(None),
+            Err(error) => Err(stream_error(error)),
         }
     }
 
@@ -184,8 +190,10 @@ impl Mailbox {
     /// [`BusError::Stream`] when JetStream does not answer.
     #[boxed]
     pub async fn withdraw(&self, agent: AgentId, key: &str) -> Result<(), BusError> {
-        let purged = self.stream().await?.purge().filter(subject(agent, key)).await;
-        purged.map(|_| ()).map_err(|error| BusError::Stream(error.to_string()))
+        // By its id: a purge of one subject moves the acknowledgement floor of its consumer past messages that are held back
+        // before it, which nats-server 2.14 then never gives out again.
+        let found = self.find(agent, key).await?;
+        self.remove_waiting(found.as_slice()).await
     }
 
     /// Removes everything for `agent`.
@@ -196,7 +204,7 @@ impl Mailbox {
     pub async fn remove(&self, agent: AgentId) -> Result<(), BusError> {
         let stream = self.stream().await?;
         let purged = stream.purge().filter(format!("mail.agent.{agent}.>")).await;
-        purged.map_err(|error| BusError::Stream(error.to_string()))?;
+        purged.map_err(stream_error)?;
         // It may never have connected, and then has no consumer.
         let _ = stream.delete_consumer(&consumer_name(agent)).await;
         Ok(())
@@ -243,7 +251,7 @@ impl Mailbox {
             Ok(consumer) => Ok(consumer),
             Err(_) => {
                 let made = self.bus.open_stream(stream_config()).await?.create_consumer(config).await;
-                made.map_err(|error| BusError::Stream(error.to_string()))
+                made.map_err(stream_error)
             }
         }
     }
@@ -263,6 +271,10 @@ fn stream_config() -> Config {
     }
 }
 
+fn stream_error(error: impl ToString) -> BusError {
+    BusError::Stream(error.to_string())
+}
+
 /// Without `wait`, the messages that are there now.
 async fn pull(consumer: &PullConsumer, max: usize, wait: Option<Duration>) -> Result<Vec<Mail>, BusError> {
     let deadline = Instant::now() + wait.unwrap_or_default() + ANSWER;
@@ -273,8 +285,8 @@ async fn pull(consumer: &PullConsumer, max: usize, wait: Option<Duration>) -> Re
             None => consumer.fetch().max_messages(max).messages().await,
         }
     };
-    let batch = timeout_at(deadline, batch).await.map_err(|error| BusError::Stream(error.to_string()))?;
-    gather(batch.map_err(|error| BusError::Stream(error.to_string()))?, deadline).await
+    let batch = timeout_at(deadline, batch).await.map_err(stream_error)?;
+    gather(batch.map_err(stream_error)?, deadline).await
 }
 
 /// The messages of `batch` that arrive until `deadline`. The client library waits for the end of a batch without limit, and
@@ -283,7 +295,6 @@ async fn gather(
     mut batch: impl futures::Stream<Item = Result<jetstream::Message, async_nats::Error>> + Unpin,
     deadline: Instant,
 ) -> Result<Vec<Mail>, BusError> {
-    let stream_error = |error: async_nats::Error| BusError::Stream(error.to_string());
     let mut mails = Vec::new();
     while let Ok(Some(message)) = timeout_at(deadline, batch.next()).await {
         let message = message.map_err(stream_error)?;

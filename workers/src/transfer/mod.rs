@@ -8,6 +8,7 @@ mod reconcile;
 mod scheduler;
 mod staged;
 mod stall;
+mod untaken;
 
 pub use self::{
     absence::AbsenceReporter,

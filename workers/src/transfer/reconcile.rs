@@ -5,6 +5,9 @@
 //! socket), the request is posted again and costs no attempt; agents recognise repetitions, and the gateway holds back
 //! those that an agent would not recognise. This makes mailboxes safe to lose.
 //!
+//! A request that stays in the mailbox of a connected agent is posted anew: JetStream may leave a message behind that it never
+//! gives out, and that keeps every other one under its key away.
+//!
 //! A leg that has started but does not move is requested again too, if the agent lists capabilities and so recognises
 //! the repetition: it continues, repeats its report of a finished leg, or starts a leg that it does not know because
 //! it was restarted.
@@ -25,7 +28,10 @@ use uuid::Uuid;
 
 use crate::{
     Context, Worker, WorkerError,
-    transfer::dispatch::{agents_of, missing_agent, post_request, requested_leg},
+    transfer::{
+        dispatch::{agents_of, missing_agent, post_request, requested_leg},
+        untaken::Untaken,
+    },
 };
 
 /// Transfers looked at together.
@@ -37,10 +43,14 @@ const STANDSTILL: TimeDelta = TimeDelta::seconds(30);
 /// The owner of a transfer may let the upload of its file rest for this long.
 const OWNERS_UPLOAD: TimeDelta = TimeDelta::hours(24);
 
+/// A request that its agent does not take for this long, although it is connected, is posted anew.
+const UNTAKEN: Duration = Duration::from_secs(120);
+
 /// The reconciler.
 #[derive(Debug)]
 pub struct Reconciler {
     mailbox: Mailbox,
+    untaken: Untaken,
 }
 
 impl Worker for Reconciler {
@@ -52,6 +62,7 @@ impl Worker for Reconciler {
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
         self.mailbox.ensure().await?;
+        self.untaken.forget(context.clock.monotonic());
         let now = context.server_time().await?;
         for (phases, idle) in [(["dispatched", "staged"], LOST), (["uploading", "downloading"], STANDSTILL)] {
             self.put_back_all(context, &phases, now, idle).await?;
@@ -63,7 +74,7 @@ impl Worker for Reconciler {
 impl Reconciler {
     /// One that looks into `mailbox`.
     pub fn new(mailbox: Mailbox) -> Self {
-        Self { mailbox }
+        Self { mailbox, untaken: Untaken::default() }
     }
 
     async fn put_back_all(
@@ -114,10 +125,23 @@ impl Reconciler {
             return Ok(());
         }
         let attempt = row.attempts.unsigned_abs();
-        if self.mailbox.holds(id, &mail_key(row.number, attempt, leg)).await? {
-            return Ok(());
+        match self.mailbox.find(id, &mail_key(row.number, attempt, leg)).await? {
+            Some(_) if agent.session.is_none() => return Ok(()),
+            Some(request) => {
+                if self.untaken.time(&request, context.clock.monotonic()) < UNTAKEN {
+                    return Ok(());
+                }
+                self.mailbox.remove_waiting(&[request]).await?;
+                let seconds = UNTAKEN.as_secs();
+                tracing::warn!(
+                    transfer = row.number,
+                    attempt,
+                    seconds,
+                    "a connected agent does not take a request, which is posted anew"
+                );
+            }
+            None => tracing::info!(transfer = row.number, attempt, "a request is posted again"),
         }
-        tracing::info!(transfer = row.number, attempt, "a request is posted again");
         post_request(&self.mailbox, row, attempt, leg).await
     }
 }

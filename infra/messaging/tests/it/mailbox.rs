@@ -34,7 +34,7 @@ fn ids(mails: &[Mail]) -> Vec<i64> {
 
 /// As a gateway does it for an agent.
 pub async fn acknowledge(mailbox: &Mailbox, agent: AgentId, ids: &[i64]) -> Result<(), BusError> {
-    mailbox.remove_taken(&mailbox.waiting(agent, ids).await?).await
+    mailbox.remove_waiting(&mailbox.waiting(agent, ids).await?).await
 }
 
 /// Receives all pending messages, so that the test leaves none.
@@ -85,7 +85,7 @@ async fn a_message_that_was_given_out_is_held_back() {
     assert_eq!(fetch(&mailbox, PRESS).await.len(), 1);
     assert!(fetch(&mailbox, PRESS).await.is_empty());
     assert!(fetch(&elsewhere, PRESS).await.is_empty());
-    assert!(mailbox.holds(PRESS, "one").await.unwrap());
+    assert!(mailbox.find(PRESS, "one").await.unwrap().is_some());
     finish(servers, mailbox).await;
 }
 
@@ -125,7 +125,7 @@ async fn any_gateway_takes_the_acknowledgement() {
     for _ in 0..2 {
         acknowledge(&elsewhere, PRESS, &ids(&mails)).await.unwrap();
     }
-    assert!(!mailbox.holds(PRESS, "one").await.unwrap());
+    assert!(mailbox.find(PRESS, "one").await.unwrap().is_none());
     servers.finish().await;
 }
 
@@ -137,7 +137,7 @@ async fn ids_that_are_unknown_or_of_another_agent_are_ignored() {
     let mails = fetch(&mailbox, STORE).await;
     acknowledge(&mailbox, PRESS, &ids(&mails)).await.unwrap();
     acknowledge(&mailbox, STORE, &[-1, 0, 999_999, i64::MAX]).await.unwrap();
-    assert!(mailbox.holds(STORE, "one").await.unwrap());
+    assert!(mailbox.find(STORE, "one").await.unwrap().is_some());
     finish(servers, mailbox).await;
 }
 
@@ -166,14 +166,14 @@ async fn an_acknowledgement_that_fails_is_repeated_and_one_that_is_late_is_none_
     assert_eq!(taken[0].key, "one");
     assert!(mailbox.waiting(STORE, &ids).await.unwrap().is_empty());
     servers.nats.kill().await;
-    mailbox.remove_taken(&taken).await.unwrap_err();
+    mailbox.remove_waiting(&taken).await.unwrap_err();
     servers.nats.restart().await;
     eventually(seconds(10), async || servers.bus.is_connected()).await;
-    assert!(mailbox.holds(PRESS, "one").await.unwrap());
+    assert!(mailbox.find(PRESS, "one").await.unwrap().is_some());
     assert_eq!(mailbox.waiting(PRESS, &ids).await.unwrap(), taken);
-    mailbox.remove_taken(&taken).await.unwrap();
-    assert!(!mailbox.holds(PRESS, "one").await.unwrap());
-    mailbox.remove_taken(&taken).await.unwrap();
+    mailbox.remove_waiting(&taken).await.unwrap();
+    assert!(mailbox.find(PRESS, "one").await.unwrap().is_none());
+    mailbox.remove_waiting(&taken).await.unwrap();
     finish(servers, mailbox).await;
 }
 
@@ -195,7 +195,28 @@ async fn messages_outlive_the_death_of_the_server() {
         mails.extend(more);
     }
     acknowledge(&mailbox, PRESS, &ids(&given)).await.unwrap();
-    assert!(!mailbox.holds(PRESS, "given").await.unwrap());
+    assert!(mailbox.find(PRESS, "given").await.unwrap().is_none());
+    finish(servers, mailbox).await;
+}
+
+#[tokio::test]
+async fn a_message_that_is_withdrawn_takes_no_other_along() {
+    let servers = TestServers::start().await;
+    let mailbox = open(&servers).await;
+    for key in ["one", "two"] {
+        mailbox.post(PRESS, key, &message(key)).await.unwrap();
+    }
+    let mails = fetch(&mailbox, PRESS).await;
+    assert_eq!(texts(&mails), ["one", "two"]);
+    mailbox.withdraw(PRESS, "two").await.unwrap();
+    mailbox.post(PRESS, "three", &message("three")).await.unwrap();
+    let three = ids(&fetch(&mailbox, PRESS).await);
+    acknowledge(&mailbox, PRESS, &three).await.unwrap();
+    let stream = jetstream::new(servers.nats.client().await).get_stream("MAIL").await.unwrap();
+    let info = async || stream.consumer_info(format!("agent-{PRESS}")).await.unwrap();
+    eventually(seconds(10), async || info().await.num_ack_pending == 1).await;
+    // A message at or below the floor is never given out again.
+    assert!(info().await.ack_floor.stream_sequence < mails[0].id.unsigned_abs());
     finish(servers, mailbox).await;
 }
 
@@ -220,7 +241,7 @@ async fn every_question_is_answered_after_the_server_has_lost_everything() {
     assert!(fetch(&mailbox, PRESS).await.is_empty());
     servers.nats.wipe().await;
     eventually(seconds(10), async || servers.bus.is_connected()).await;
-    assert!(!mailbox.holds(PRESS, "lost").await.unwrap());
+    assert!(mailbox.find(PRESS, "lost").await.unwrap().is_none());
     acknowledge(&mailbox, PRESS, &[1]).await.unwrap();
     finish(servers, mailbox).await;
 }
@@ -255,7 +276,7 @@ async fn a_removed_mailbox_is_empty_and_may_be_used_again() {
         mailbox.remove(PRESS).await.unwrap();
     }
     assert!(fetch(&mailbox, PRESS).await.is_empty());
-    assert!(mailbox.holds(STORE, "other").await.unwrap());
+    assert!(mailbox.find(STORE, "other").await.unwrap().is_some());
     mailbox.post(PRESS, "one", &message("new")).await.unwrap();
     assert_eq!(texts(&fetch(&mailbox, PRESS).await), ["new"]);
     finish(servers, mailbox).await;

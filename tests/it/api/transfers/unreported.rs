@@ -2,13 +2,18 @@
 
 use std::{net::SocketAddr, pin::pin, time::Duration};
 
+use async_nats::jetstream::{self, consumer::pull};
 use chrono::TimeDelta;
+use futures::StreamExt as _;
 use reqwest::Method;
 use serde_json::{Value, json};
 use signalbox_clock::Clock;
-use signalbox_domain::transfer::{Transfer, TransferCommand};
+use signalbox_domain::{
+    kernel::AgentId,
+    transfer::{Transfer, TransferCommand},
+};
 use signalbox_test_support::metadata;
-use signalbox_workers::{Dispatcher, Parts, StallSweep, Worker};
+use signalbox_workers::{Dispatcher, Parts, Reconciler, StallSweep, Worker};
 use sqlx::Executor as _;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional},
@@ -16,6 +21,7 @@ use tokio::{
     sync::watch,
     time::{sleep, timeout},
 };
+use uuid::Uuid;
 
 use super::pair::Pair;
 use crate::{
@@ -261,6 +267,55 @@ async fn an_upload_that_waits_for_the_read_model_is_taken_when_it_has_caught_up(
     sending.await.expect(200);
     world.admin.post(&format!("/api/transfers/{}/cancel", silent.id), json!({})).await.expect(200);
     world.finish_with_mail().await;
+}
+
+#[tokio::test]
+async fn a_request_that_is_never_given_out_is_posted_anew() {
+    let clock = Clock::manual(Clock::system().now());
+    let world = World::without_workers(clock.clone(), |_| {}).await;
+    let parts = world.worker_parts().await;
+    let silent = Silent::new(&world).await;
+    step(Some(&parts)).await;
+    world.until_phase(silent.id, "dispatched").await;
+    let source: Uuid = sqlx::query_scalar("SELECT source_agent_id FROM read.transfers WHERE number = $1")
+        .bind(silent.id)
+        .fetch_one(&world.servers.pool)
+        .await
+        .unwrap();
+    leave_behind(&world, source).await;
+    assert!(poll(&silent.source).await.is_empty());
+    let request = async || {
+        let key = format!("transfer.{}.1.upload", silent.id);
+        parts.mailbox.find(AgentId(source), &key).await.unwrap().unwrap()
+    };
+    let before = request().await;
+    let reconciler = Reconciler::new(parts.mailbox.clone());
+    // The first look is the twentieth second's.
+    for (seconds, is_posted) in [(20, false), (50, false), (50, false), (19, false), (1, true)] {
+        clock.advance(TimeDelta::seconds(seconds));
+        reconciler.step(&parts.context).await.unwrap();
+        assert_eq!(request().await != before, is_posted);
+    }
+    take_request(&silent.source).await;
+    world.admin.post(&format!("/api/transfers/{}/cancel", silent.id), json!({})).await.expect(200);
+    world.finish_with_mail().await;
+}
+
+/// Leaves the messages of `agent` where its consumer neither gives them out nor holds them back.
+async fn leave_behind(world: &World, agent: Uuid) {
+    let forgetful = pull::Config {
+        durable_name: Some(format!("agent-{agent}")),
+        filter_subject: format!("mail.agent.{agent}.>"),
+        ack_wait: Duration::from_millis(100),
+        max_deliver: 1,
+        ..pull::Config::default()
+    };
+    let jetstream = jetstream::new(world.servers.nats.client().await);
+    let consumer = jetstream.create_consumer_on_stream(forgetful, "MAIL").await.unwrap();
+    let given: Vec<_> = consumer.fetch().max_messages(9).messages().await.unwrap().collect().await;
+    assert_eq!(given.len(), 1);
+    eventually(seconds(10), async || consumer.get_info().await.unwrap().num_ack_pending == 0).await;
+    assert_eq!(consumer.get_info().await.unwrap().num_pending, 0);
 }
 
 #[tokio::test]
