@@ -4,7 +4,7 @@ use std::io::Read as _;
 
 use axum::{
     body::Bytes,
-    http::{HeaderMap, header},
+    http::{HeaderMap, HeaderValue, header},
 };
 use flate2::read::MultiGzDecoder;
 use tokio::task::spawn_blocking;
@@ -14,14 +14,19 @@ use crate::http::problem::Problem;
 /// Whether `Content-Encoding` says that the body is compressed by gzip. Other compressions are refused; other words have no
 /// meaning there: some clients write the encoding of the text.
 pub(crate) fn is_zipped(headers: &HeaderMap) -> Result<bool, Problem> {
-    let coding = headers.get(header::CONTENT_ENCODING).map(|coding| coding.as_bytes().to_ascii_lowercase());
-    match coding.as_deref() {
-        Some(b"gzip" | b"x-gzip") => Ok(true),
-        Some(b"br" | b"compress" | b"deflate" | b"snappy" | b"x-compress" | b"zstd") => {
-            Err(Problem::malformed("Content-Encoding must be gzip or identity"))
+    let mut is_zipped = false;
+    let values = headers.get_all(header::CONTENT_ENCODING).iter().map(HeaderValue::as_bytes);
+    for coding in values.flat_map(|value| value.split(|byte| *byte == b',')) {
+        match coding.trim_ascii().to_ascii_lowercase().as_slice() {
+            b"gzip" | b"x-gzip" if !is_zipped => is_zipped = true,
+            b"br" | b"compress" | b"deflate" | b"gzip" | b"lz4" | b"snappy" | b"x-compress" | b"x-gzip"
+            | b"zstd" => {
+                return Err(Problem::malformed("Content-Encoding must be gzip, once, or identity"));
+            }
+            _ => {}
         }
-        _ => Ok(false),
     }
+    Ok(is_zipped)
 }
 
 /// The bytes that `body` holds compressed by gzip, at most `most`.
@@ -48,7 +53,6 @@ pub(crate) async fn content(headers: &HeaderMap, body: Bytes, most: usize) -> Re
 mod tests {
     use std::io::Write as _;
 
-    use axum::http::HeaderValue;
     use flate2::{Compression, write::GzEncoder};
 
     use super::*;
@@ -76,7 +80,8 @@ mod tests {
             headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding));
             is_zipped(&headers).ok()
         };
-        let encodings = ["gzip", "identity", "UTF-8", "br", "zstd"];
-        assert_eq!(encodings.map(zipped), [Some(true), Some(false), Some(false), None, None]);
+        assert_eq!(["gzip", "identity, GZIP"].map(zipped), [Some(true); 2]);
+        assert_eq!(["identity", "UTF-8"].map(zipped), [Some(false); 2]);
+        assert_eq!(["br", "zstd", "deflate, gzip", "gzip, gzip"].map(zipped), [None; 4]);
     }
 }

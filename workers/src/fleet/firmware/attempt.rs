@@ -78,10 +78,23 @@ impl Attempt<'_> {
             // The attempts follow each other ever more slowly: each may fetch a bundle.
             Err(Stop::Hindered(error)) => return Err(WorkerError::Hindered(Box::new(error))),
         };
+        match self.lead_back(tried, kept) {
+            Ok(()) => self.fail(failure).await,
+            Err(error) if self.held.is_over(&self.context.clock) => {
+                let code = failure.code.clone();
+                let message =
+                    format!("{failure}; and the link cannot lead back: {error}", failure = failure.message);
+                self.fail(FirmwareFailure { code, message }).await
+            }
+            Err(error) => Err(WorkerError::Hindered(Box::new(error.into()))),
+        }
+    }
+
+    fn lead_back(&self, tried: Option<ReleaseVersion>, kept: Option<ReleaseVersion>) -> std::io::Result<()> {
         if self.locked.current()? == tried {
             self.locked.switch(kept.filter(|kept| self.locked.has(*kept)))?;
         }
-        self.fail(failure).await
+        Ok(())
     }
 
     async fn fail(&self, failure: FirmwareFailure) -> Result<(), WorkerError> {

@@ -1,5 +1,8 @@
 use std::{
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -13,14 +16,14 @@ const HINDERED_AT_MOST: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) claim: Uuid,
-    /// On the monotonic clock.
-    since: Duration,
+    /// When it was first hindered, on the monotonic clock.
+    hindered: OnceLock<Duration>,
     is_hook_done: AtomicBool,
 }
 
 impl Held {
     pub(super) fn new(clock: &Clock) -> Self {
-        Self { claim: clock.new_id(), since: clock.monotonic(), is_hook_done: AtomicBool::new(false) }
+        Self { claim: clock.new_id(), hindered: OnceLock::new(), is_hook_done: AtomicBool::new(false) }
     }
 
     /// The hook has succeeded. All that is left is to record it.
@@ -32,9 +35,10 @@ impl Held {
         self.is_hook_done.load(Ordering::Relaxed)
     }
 
-    /// Whether a hindered attempt is given up: not after the hook, which has brought the machine to the version.
+    /// Whether an attempt that is hindered now is given up: not after the hook, which has brought the machine to the version.
     pub(super) fn is_over(&self, clock: &Clock) -> bool {
-        !self.is_hook_done() && clock.monotonic().saturating_sub(self.since) >= HINDERED_AT_MOST
+        let since = *self.hindered.get_or_init(|| clock.monotonic());
+        !self.is_hook_done() && clock.monotonic().saturating_sub(since) >= HINDERED_AT_MOST
     }
 }
 
@@ -48,6 +52,8 @@ mod tests {
     fn a_hindered_attempt_ends_after_an_hour_unless_its_hook_ran() {
         let clock = Clock::manual(DateTime::UNIX_EPOCH);
         let held = Held::new(&clock);
+        clock.advance(TimeDelta::hours(2));
+        assert!(!held.is_over(&clock), "it was fetched for two hours, and is hindered since now");
         clock.advance(TimeDelta::seconds(3599));
         assert!(!held.is_over(&clock));
         clock.advance(TimeDelta::seconds(1));
