@@ -32,7 +32,7 @@ pub use operation::{
 };
 pub use run::{Workers, run};
 pub use transfer::{
-    AbsenceReporter, BlobSweep, Cleanup, Dispatcher, PresenceSweep, Reconciler, Scheduler, StagedSweep,
-    StallSweep,
+    AbsenceReporter, BlobSweep, Cleanup, Dispatcher, JobRemoval, PresenceSweep, Reconciler, Scheduler,
+    StagedSweep, StallSweep,
 };
 pub use worker::{Context, Parts, Worker};

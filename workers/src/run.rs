@@ -23,15 +23,15 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     AbsenceReporter, Alarms, BlobSweep, Cleanup, Context, DeliveryRemoval, Dispatcher, DocumentIndex,
     ExtractionCleanup, ExtractionRunner, FaultReporter, FirmwareRunner, HashChainWriter, HealthReporter,
-    HealthWatch, Housekeeping, Indexer, Notifications, Parts, PresenceSweep, Readings, Reconciler, Relay,
-    Retention, RuleDisabling, RuleEvaluation, RuleLog, Scheduler, StagedSweep, StallSweep, TextSweep,
-    WebhookDelivery, WebhookFanOut, WebhookReplay, Worker, WorkerError,
+    HealthWatch, Housekeeping, Indexer, JobRemoval, Notifications, Parts, PresenceSweep, Readings,
+    Reconciler, Relay, Retention, RuleDisabling, RuleEvaluation, RuleLog, Scheduler, StagedSweep, StallSweep,
+    TextSweep, WebhookDelivery, WebhookFanOut, WebhookReplay, Worker, WorkerError,
 };
 
 /// Backoff after a failed step; it doubles with each further failure that is not transient.
 const BACKOFF: Duration = Duration::from_millis(500);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
-/// The same for work that each step begins anew, such as a download.
+/// The same for work that each step does from the start, such as a download.
 const MAX_HINDERED_BACKOFF: Duration = Duration::from_secs(300);
 /// Failed steps in a row after which the worker is reported, and how often it is while they last.
 const REPORTED_AFTER: u32 = 3;
@@ -103,6 +103,7 @@ pub async fn run(parts: Parts, stop: CancellationToken) {
     workers.start(Relay::default());
     workers.start(Dispatcher::new(mailbox.clone()));
     workers.start(Scheduler::new(&config.transfer));
+    workers.start(JobRemoval::default());
     workers.start(Reconciler::new(mailbox.clone()));
     workers.start(StallSweep::new(&config.transfer));
     workers.start(PresenceSweep::default());

@@ -175,7 +175,7 @@ pub(crate) async fn update(
     Ok(answer::written(written, StatusCode::OK, None, &UserRecordOut::from(row)))
 }
 
-/// Delete a user; all logins end.
+/// Delete a user; all logins end, and the user's jobs are deleted.
 #[utoipa::path(delete, path = "/api/v1/users/{id}", tag = "users", security(("jwt" = [])), params(("id" = String, Path,)), operation_id = "delete_user",
     responses((status = 200, body = StatusOut), (status = 401, body = ProblemOut), (status = 403, body = ProblemOut), (status = 404, body = ProblemOut),
         (status = 409, body = ProblemOut), (status = 412, body = ProblemOut)))]

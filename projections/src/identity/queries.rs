@@ -69,6 +69,20 @@ pub async fn user_by_identity(
         .await
 }
 
+/// Those of `users` that the read model does not have: they are deleted, or the read model lags.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn missing_users(pool: &PgPool, users: &[UserId]) -> Result<Vec<UserId>, sqlx::Error> {
+    sqlx::query_scalar(
+        "SELECT o.id FROM unnest($1::uuid[]) AS o (id) WHERE NOT EXISTS (SELECT FROM read.users u WHERE u.id = o.id)",
+    )
+    .bind(users)
+    .fetch_all(pool)
+    .await
+}
+
 /// Whether a deleted user had the identity `subject` at the provider `issuer`.
 ///
 /// # Errors

@@ -197,6 +197,8 @@ async fn jobs_are_found_by_their_owner_alone() {
     assert_eq!(transfer::job(pool, OWNER, 5).await.unwrap().unwrap().id, job.id);
     assert_eq!(transfer::job(pool, STRANGER.into(), 5).await.unwrap(), None);
     assert_eq!(transfer::job_by_id(pool, job.id).await.unwrap().unwrap().number, 5);
+    assert_eq!(transfer::job_owners(pool).await.unwrap(), [OWNER]);
+    assert_eq!(transfer::jobs_of(pool, OWNER, 9).await.unwrap(), [job.id]);
     assert_eq!(transfer::jobs_of_agent(pool, press.id).await.unwrap(), [(5, "Nightly".to_owned())]);
     let full = Filter {
         status: Some("active".into()),

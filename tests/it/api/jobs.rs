@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::World;
+use uuid::Uuid;
+
+use crate::harness::{World, eventually, seconds};
 
 async fn two_agents(world: &World) -> (i64, i64) {
     (world.agent("one").await.id, world.agent("two").await.id)
@@ -43,6 +45,27 @@ async fn a_job_shows_what_it_was_given_and_its_defaults() {
     world.admin.get(&path).await.error(404);
     world.admin.delete(&path).await.error(404);
     world.admin.post(&format!("{path}/run"), json!({})).await.error(404);
+    world.finish().await;
+}
+
+#[tokio::test]
+async fn the_jobs_of_a_deleted_user_end() {
+    let world = World::start().await;
+    let (one, two) = two_agents(&world).await;
+    let owner = world.user("leaver", "operator").await;
+    let job = json!({"name": "j", "source_agent_id": one, "destination_agent_id": two, "source_path": "/a",
+        "destination_path": "/b", "schedule": "0 0 4 * * *"});
+    for client in [&owner, &owner, &world.admin] {
+        client.post("/api/jobs", job.clone()).await.expect(201);
+    }
+    let id: Uuid = sqlx::query_scalar("SELECT id FROM read.users WHERE username = 'leaver'")
+        .fetch_one(&world.servers.pool)
+        .await
+        .unwrap();
+    world.admin.delete(&format!("/api/v1/users/{id}")).await.expect(200);
+    eventually(seconds(20), async || world.count_events("job_deleted").await == 2).await;
+    let left = world.admin.get("/api/jobs").await.expect(200);
+    assert_eq!(left.as_array().unwrap().len(), 1, "{left}");
     world.finish().await;
 }
 

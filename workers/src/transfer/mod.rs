@@ -3,6 +3,7 @@
 mod absence;
 mod cleanup;
 mod dispatch;
+mod job_removal;
 mod presence;
 mod reconcile;
 mod scheduler;
@@ -14,6 +15,7 @@ pub use self::{
     absence::AbsenceReporter,
     cleanup::{BlobSweep, Cleanup},
     dispatch::Dispatcher,
+    job_removal::JobRemoval,
     presence::PresenceSweep,
     reconcile::Reconciler,
     scheduler::Scheduler,

@@ -20,6 +20,13 @@ pub struct User {
     present: Option<Present>,
 }
 
+impl User {
+    /// Whether the user was created and is not deleted.
+    pub fn is_present(&self) -> bool {
+        self.present.is_some()
+    }
+}
+
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Present {
     email: String,

@@ -97,7 +97,7 @@ impl Pool {
         let recognition = &self.inner.recognition;
         let admission =
             Admission { share: job.share, place: Some(place), recognition, timeout: queue_timeout };
-        let idle = self.inner.idle().pop_front();
+        let idle = living(&mut self.inner.idle());
         // The child ends with its document.
         self.refill();
         let mut worker = match idle {
@@ -148,5 +148,33 @@ impl Pool {
 impl Inner {
     fn idle(&self) -> std::sync::MutexGuard<'_, VecDeque<Worker>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The first of `idle` that still runs: a document is not to blame for one that was killed before, as when memory was short.
+fn living(idle: &mut VecDeque<Worker>) -> Option<Worker> {
+    loop {
+        let mut worker = idle.pop_front()?;
+        if worker.is_running() {
+            return Some(worker);
+        }
+        tracing::warn!("an idle process that parses documents was ended by another; the next one is used");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_idle_child_that_was_killed_gets_no_document() {
+        let (mut killed, living_one) = (Worker::idle_for_test(), Worker::idle_for_test());
+        killed.kill().await;
+        let mut idle = VecDeque::from([killed, living_one]);
+        let mut found = living(&mut idle).unwrap();
+        assert!(found.is_running() && idle.is_empty());
+        found.kill().await;
+        idle.push_back(found);
+        assert!(living(&mut idle).is_none());
     }
 }

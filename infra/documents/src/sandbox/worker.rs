@@ -211,6 +211,23 @@ impl Worker {
         }
     }
 
+    /// One that reads nothing and lives until it is killed.
+    #[cfg(test)]
+    pub(super) fn idle_for_test() -> Self {
+        let mut command = Command::new("cat");
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
+        let (to, from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+        let protection = signalbox_confinement::Protection::FULL;
+        let abilities =
+            Abilities { pdfium: Ok(()), languages: Vec::new(), mime_types: Vec::new(), protection };
+        Self { child, to, from, abilities }
+    }
+
+    pub(super) fn is_running(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
     pub(super) async fn kill(&mut self) {
         // It may have ended by itself.
         let _ = self.child.kill().await;

@@ -125,6 +125,28 @@ pub async fn jobs(
     .await
 }
 
+/// All users who own jobs.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn job_owners(pool: &PgPool) -> Result<Vec<UserId>, sqlx::Error> {
+    sqlx::query_scalar("SELECT DISTINCT owner_id FROM read.jobs").fetch_all(pool).await
+}
+
+/// Up to `limit` jobs of `owner`.
+///
+/// # Errors
+/// The database's error.
+#[boxed]
+pub async fn jobs_of(pool: &PgPool, owner: UserId, limit: i64) -> Result<Vec<JobId>, sqlx::Error> {
+    sqlx::query_scalar("SELECT id FROM read.jobs WHERE owner_id = $1 ORDER BY number LIMIT $2")
+        .bind(owner)
+        .bind(limit)
+        .fetch_all(pool)
+        .await
+}
+
 /// Jobs that are due at `now`, most overdue first.
 ///
 /// # Errors

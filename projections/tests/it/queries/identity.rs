@@ -43,6 +43,8 @@ async fn users_are_found_by_name_and_address_in_any_case() {
     assert_eq!(identity::user_by_identity(pool, "https://id.example.org", "ada").await.unwrap(), None);
     assert!(!identity::is_removed_identity(pool, "https://id.example.org", "ada").await.unwrap());
     assert_eq!(identity::user(pool, STRANGER.into()).await.unwrap(), None);
+    let users = [UserId(ada), STRANGER.into()];
+    assert_eq!(identity::missing_users(pool, &users).await.unwrap(), [STRANGER.into()]);
     let filter = UserFilter { role: Some("viewer"), name: Some("BOB@ex".to_owned()) };
     let (found, total) = identity::users(pool, &filter, UserRow::default_order(), ALL).await.unwrap();
     assert_eq!((found.len(), found[0].id, total), (1, UserId(bob), 1));

@@ -88,6 +88,21 @@ async fn a_silent_channel_raises_an_alarm_until_its_next_value() {
 }
 
 #[tokio::test]
+async fn values_of_a_batch_without_times_are_judged_in_their_order() {
+    let world = standing().await;
+    let boiler = event(&world, "boiler").await;
+    rule(&world, &boiler, json!({})).await;
+    for (values, state) in [([5.0, 20.0], "firing"), ([20.0, 5.0], "cleared")] {
+        let items = values.map(|value| json!({"value": value, "event_public_id": boiler}));
+        let batch = json!({ "datapoints": items });
+        world.admin.post("/api/v1/datapoints/batch", batch).await.expect(201);
+        until(&world, state).await;
+        world.clock.advance(TimeDelta::seconds(1));
+    }
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn a_late_value_is_not_judged() {
     let world = standing().await;
     let boiler = event(&world, "boiler").await;
