@@ -2104,7 +2104,7 @@ export interface paths {
         /** Change a user. A new password ends all logins of the user. */
         put: operations["update_user"];
         post?: never;
-        /** Delete a user; all logins end. */
+        /** Delete a user; all logins end, and the user's jobs are deleted. */
         delete: operations["delete_user"];
         options?: never;
         head?: never;
@@ -3128,7 +3128,7 @@ export interface components {
             event_public_id: string;
             /**
              * @description When it was measured, ISO 8601, UTC if no zone is given, at most ten minutes in the future; the time of arrival, if
-             *     absent.
+             *     absent. Of several for one event in a batch, the last has that time, and each before it a microsecond less.
              */
             timestamp?: string | null;
             /**

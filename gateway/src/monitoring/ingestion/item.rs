@@ -23,7 +23,7 @@ pub(crate) struct DatapointIn {
     #[schema(value_type = String)]
     pub(crate) event_public_id: EventId,
     /// When it was measured, ISO 8601, UTC if no zone is given, at most ten minutes in the future; the time of arrival, if
-    /// absent.
+    /// absent. Of several for one event in a batch, the last has that time, and each before it a microsecond less.
     #[schema(value_type = Option<String>)]
     #[serde(default)]
     pub(crate) timestamp: Option<Stamp>,
