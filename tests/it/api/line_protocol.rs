@@ -69,6 +69,16 @@ async fn fields_become_values_of_channels_with_their_labels() {
 }
 
 #[tokio::test]
+async fn values_without_a_time_keep_their_order() {
+    let world = World::start().await;
+    assert_eq!(write(&world.admin, "m f=9\nm g=1\nm f=5\nm f=20").await.status, 204);
+    let points = points(&world.admin, &["_field:f"]).await;
+    assert_eq!(points.iter().map(|point| point.1).collect::<Vec<_>>(), [20.0, 5.0, 9.0], "newest first");
+    assert!(points.is_sorted_by(|newer, older| newer.0 > older.0), "{points:?}");
+    world.finish().await;
+}
+
+#[tokio::test]
 async fn a_channel_of_a_user_with_the_labels_takes_the_values() {
     let world = World::start().await;
     let labels = json!({"_measurement": "cpu", "_field": "user"});

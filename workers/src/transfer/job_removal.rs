@@ -10,23 +10,26 @@ use signalbox_domain::{
 use signalbox_event_store::state;
 use signalbox_messaging::Wakeup;
 use signalbox_projections::{identity, transfer};
+use uuid::Uuid;
 
-use crate::{Context, Worker, WorkerError, failures::Failures};
+use crate::{Context, Worker, WorkerError, failures::Failures, tried::Tried};
 
-/// Jobs of one step.
+/// Jobs of one owner in one step.
 const BATCH: i64 = 100;
 
 /// The removal of jobs.
 #[derive(Debug, Default)]
 pub struct JobRemoval {
+    /// Of owners and jobs.
     failures: Failures,
+    tried: Tried<()>,
 }
 
 impl Worker for JobRemoval {
     const NAME: &'static str = "job-removal";
 
     fn period(&self) -> Duration {
-        Duration::from_secs(10)
+        Duration::from_secs(60)
     }
 
     fn wakes(&self, wakeup: &Wakeup) -> bool {
@@ -38,23 +41,45 @@ impl Worker for JobRemoval {
         let owners = transfer::queries::job_owners(&context.pool).await?;
         let missing = identity::queries::missing_users(&context.pool, &owners).await?;
         let paused = self.failures.paused();
+        let mut has_more = false;
         for owner in missing.into_iter().filter(|owner| !paused.contains(&owner.0)) {
-            self.failures.settle(owner.0, delete_jobs(context, owner).await)?;
+            match is_deleted(context, owner).await {
+                Ok(true) => has_more |= self.delete_jobs(context, owner, &paused).await?,
+                Ok(false) => {}
+                Err(error) => self.failures.settle(owner.0, Err(error))?,
+            }
         }
         self.failures.report(context, Self::NAME).await?;
-        Ok(false)
+        Ok(has_more)
     }
 }
 
-/// Deletes jobs of `owner`, if the log says that the user is deleted: a read model may be empty while it is rebuilt.
-async fn delete_jobs(context: &Context, owner: UserId) -> Result<(), WorkerError> {
-    let user: User = state(&context.pool, owner.0).await.map_err(Rejection::from)?;
-    if user.is_present() {
-        return Ok(());
+impl JobRemoval {
+    /// Deletes jobs of `owner`; returns whether there may be more.
+    async fn delete_jobs(
+        &self,
+        context: &Context,
+        owner: UserId,
+        paused: &[Uuid],
+    ) -> Result<bool, WorkerError> {
+        let limit = BATCH + (paused.len() + self.tried.count()) as i64;
+        let mut jobs = transfer::queries::jobs_of(&context.pool, owner, limit).await?;
+        jobs.retain(|job| !paused.contains(&job.0) && !self.tried.holds(job.0, &()));
+        for job in jobs.iter().take(BATCH as usize) {
+            let command = JobCommand::Delete;
+            let sent = context.send_for_item::<Job>(Self::NAME, job.0, "owner deleted", &command).await;
+            if sent.is_ok() {
+                self.tried.note(job.0, ());
+            }
+            // A job that cannot be deleted keeps no other one.
+            self.failures.settle(job.0, sent.map(|_| ()))?;
+        }
+        Ok(jobs.len() as i64 >= BATCH)
     }
-    for job in transfer::queries::jobs_of(&context.pool, owner, BATCH).await? {
-        let command = JobCommand::Delete;
-        context.send_for_item::<Job>(JobRemoval::NAME, job.0, "owner deleted", &command).await?;
-    }
-    Ok(())
+}
+
+/// Whether the log says that `user` is deleted: a read model may be empty while it is rebuilt.
+async fn is_deleted(context: &Context, user: UserId) -> Result<bool, WorkerError> {
+    let user: User = state(&context.pool, user.0).await.map_err(Rejection::from)?;
+    Ok(!user.is_present())
 }

@@ -22,8 +22,11 @@ use signalbox_domain::{
     kernel::TransferId,
     transfer::{Leg, Phase, Transfer, TransferCommand},
 };
-use signalbox_messaging::Mailbox;
-use signalbox_projections::transfer::{TransferRow, mail_key, queries};
+use signalbox_messaging::{Mailbox, Waiting};
+use signalbox_projections::transfer::{
+    AgentRow, TransferRow, mail_key,
+    queries::{self, agent_requests},
+};
 use uuid::Uuid;
 
 use crate::{
@@ -62,11 +65,11 @@ impl Worker for Reconciler {
 
     async fn step(&self, context: &Context) -> Result<bool, WorkerError> {
         self.mailbox.ensure().await?;
-        self.untaken.forget(context.clock.monotonic());
         let now = context.server_time().await?;
         for (phases, idle) in [(["dispatched", "staged"], LOST), (["uploading", "downloading"], STANDSTILL)] {
             self.put_back_all(context, &phases, now, idle).await?;
         }
+        self.untaken.end_look();
         Ok(false)
     }
 }
@@ -125,24 +128,41 @@ impl Reconciler {
             return Ok(());
         }
         let attempt = row.attempts.unsigned_abs();
-        match self.mailbox.find(id, &mail_key(row.number, attempt, leg)).await? {
-            Some(_) if agent.session.is_none() => return Ok(()),
-            Some(request) => {
-                if self.untaken.time(&request, context.clock.monotonic()) < UNTAKEN {
-                    return Ok(());
-                }
-                self.mailbox.remove_waiting(&[request]).await?;
-                let seconds = UNTAKEN.as_secs();
-                tracing::warn!(
-                    transfer = row.number,
-                    attempt,
-                    seconds,
-                    "a connected agent does not take a request, which is posted anew"
-                );
-            }
-            None => tracing::info!(transfer = row.number, attempt, "a request is posted again"),
+        let Some(request) = self.mailbox.find(id, &mail_key(row.number, attempt, leg)).await? else {
+            tracing::info!(transfer = row.number, attempt, "a request is posted again");
+            return post_request(&self.mailbox, row, attempt, leg).await;
+        };
+        if !self.is_left_behind(context, &agent, row.number, &request).await? {
+            return Ok(());
         }
+        self.mailbox.remove_waiting(&[request]).await?;
+        tracing::warn!(
+            transfer = row.number,
+            attempt,
+            seconds = UNTAKEN.as_secs(),
+            "a connected agent does not take a request, which is posted anew"
+        );
         post_request(&self.mailbox, row, attempt, leg).await
+    }
+
+    /// Whether `request`, about `transfer`, waits although `agent` could take it.
+    async fn is_left_behind(
+        &self,
+        context: &Context,
+        agent: &AgentRow,
+        transfer: i64,
+        request: &Waiting,
+    ) -> Result<bool, WorkerError> {
+        if agent.session.is_none() {
+            return Ok(false);
+        }
+        // To one without capabilities, all attempts are the same work: it is given the next when it has ended the first.
+        if agent.capabilities.is_empty()
+            && !agent_requests::not_ended(&context.pool, agent.id, &[transfer]).await?.is_empty()
+        {
+            return Ok(false);
+        }
+        Ok(self.untaken.time(request, context.clock.monotonic()) >= UNTAKEN)
     }
 }
 

@@ -6,9 +6,6 @@ use std::{
 
 use signalbox_messaging::Waiting;
 
-/// A message that was not seen for so long is not remembered: it was taken, or its agent went away.
-const FORGOTTEN: Duration = Duration::from_secs(60);
-
 /// Messages that this process has seen in mailboxes of connected agents. Times are on the monotonic clock.
 #[derive(Debug, Default)]
 pub(super) struct Untaken(Mutex<HashMap<Waiting, Seen>>);
@@ -16,21 +13,22 @@ pub(super) struct Untaken(Mutex<HashMap<Waiting, Seen>>);
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     first: Duration,
-    last: Duration,
+    /// Since the last whole look at all mailboxes.
+    is_new: bool,
 }
 
 impl Untaken {
     /// For how long `message`, which waits at `now`, has been seen.
     pub(super) fn time(&self, message: &Waiting, now: Duration) -> Duration {
         let mut messages = self.messages();
-        let seen = messages.entry(message.clone()).or_insert(Seen { first: now, last: now });
-        seen.last = now;
+        let seen = messages.entry(message.clone()).or_insert(Seen { first: now, is_new: true });
+        seen.is_new = true;
         now.saturating_sub(seen.first)
     }
 
-    /// Forgets what was not seen for a while before `now`.
-    pub(super) fn forget(&self, now: Duration) {
-        self.messages().retain(|_, seen| now.saturating_sub(seen.last) < FORGOTTEN);
+    /// Ends a whole look at all mailboxes: messages that it has not seen were taken, or their agents went away.
+    pub(super) fn end_look(&self) {
+        self.messages().retain(|_, seen| std::mem::take(&mut seen.is_new));
     }
 
     fn messages(&self) -> MutexGuard<'_, HashMap<Waiting, Seen>> {
@@ -59,13 +57,13 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_is_not_seen_for_a_minute_is_forgotten() {
+    fn a_message_that_a_look_has_not_seen_is_forgotten() {
         let (untaken, second) = (Untaken::default(), Duration::from_secs(1));
         untaken.time(&message(1), second);
-        untaken.time(&message(1), second * 30);
-        untaken.forget(second * 89);
-        assert_eq!(untaken.time(&message(1), second * 89), second * 88);
-        untaken.forget(second * 149);
-        assert_eq!(untaken.time(&message(1), second * 149), Duration::ZERO);
+        untaken.end_look();
+        assert_eq!(untaken.time(&message(1), second * 300), second * 299, "however long the look took");
+        untaken.end_look();
+        untaken.end_look();
+        assert_eq!(untaken.time(&message(1), second * 301), Duration::ZERO);
     }
 }

@@ -1,13 +1,10 @@
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-};
+use std::{collections::HashSet, sync::Arc};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use signalbox_datapoint_log::{Point, micros};
 use uuid::Uuid;
 
-use super::item::Item;
+use super::{arrival::Arrival, item::Item};
 use crate::{
     problem::Problem,
     services::{
@@ -74,21 +71,13 @@ pub(super) async fn check(
 }
 
 /// Checks items against the channels that are known to the catalog and not `deleted`.
-///
-/// Of the items of one channel without a time, the last one has the time `now`, and each one before it a microsecond less: values
-/// at one time would have no order, and an alarm rule would take all but the first for late.
 fn check_with(catalog: &Catalog, items: &[Item], deleted: &HashSet<Uuid>, now: DateTime<Utc>) -> Checked {
     let mut checked = Checked { points: Vec::with_capacity(items.len()), refused: Vec::new() };
-    let mut untimed: HashMap<_, i64> = HashMap::new();
+    let mut arrival = Arrival::at(now);
     for (index, item) in items.iter().enumerate().rev() {
         let id = item.channel.filter(|id| deleted.is_empty() || !deleted.contains(id));
         let channel = id.and_then(|id| catalog.live_channel(id));
-        let time = item.time.unwrap_or_else(|| {
-            let later = untimed.entry(item.channel).or_default();
-            let time = now - TimeDelta::microseconds(*later);
-            *later += 1;
-            time
-        });
+        let time = item.time.unwrap_or_else(|| arrival.time_of_last(item.channel));
         match (Refusal::of_time(time, now), channel) {
             (Some(refusal), _) => checked.refused.push((index, refusal)),
             (None, None) => checked.refused.push((index, Refusal::UnknownEvent)),

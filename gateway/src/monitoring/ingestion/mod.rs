@@ -4,6 +4,7 @@
 //! A way in is an adapter: it parses its protocol into [`Item`]s, names its [`Source`], and writes what [`Taken`] says in the
 //! shape that its clients expect. One whose values name their series by labels hands over [`SeriesKeys`] and [`SeriesValue`]s.
 
+mod arrival;
 mod check;
 mod item;
 mod keys;

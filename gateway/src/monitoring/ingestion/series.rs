@@ -22,7 +22,7 @@ use signalbox_domain::{
 };
 use signalbox_projections::monitoring::queries::HeldState;
 
-use super::{Refusal, keys::SeriesKeys, source::record_new};
+use super::{Refusal, arrival::Arrival, keys::SeriesKeys, source::record_new};
 use crate::{
     auth::CurrentUser,
     context::RequestContext,
@@ -70,19 +70,22 @@ pub(crate) async fn take_series(
     let stamp = context.first_seen().map_or(arrived, |first| first.min(arrived));
     let (mut wrong, mut possible) = (RefusedValues::new(), Vec::with_capacity(values.len()));
     let mut is_measured = vec![false; series.len()];
-    for (index, value) in values.iter().enumerate() {
+    let mut arrival = Arrival::at(stamp);
+    for (index, value) in values.iter().enumerate().rev() {
         match value.time.and_then(|time| Refusal::of_time(time, arrived)) {
             Some(refusal) => drop(wrong.insert(index, refusal.reason().to_owned())),
             None => {
                 is_measured[value.series] = true;
-                possible.push((index, value));
+                let time = value.time.unwrap_or_else(|| arrival.time_of_last(value.series));
+                possible.push((index, time, value));
             }
         }
     }
+    possible.reverse();
     let finding = Finding { services, user, context, series };
     for _ in 0..ATTEMPTS {
         let (found, held) = finding.channels(&is_measured).await?;
-        if let Some(mut refused) = take_found(services, user, (&found, held), &possible, stamp).await? {
+        if let Some(mut refused) = take_found(services, user, (&found, held), &possible).await? {
             refused.append(&mut wrong);
             return Ok(refused);
         }
@@ -99,8 +102,7 @@ async fn take_found(
     services: &IngestionServices,
     user: &CurrentUser,
     (found, held): (&[Found], HeldState),
-    values: &[(usize, &SeriesValue)],
-    stamp: DateTime<Utc>,
+    values: &[(usize, DateTime<Utc>, &SeriesValue)],
 ) -> Result<Option<RefusedValues>, Problem> {
     let deleted = match found.iter().any(Result::is_ok) {
         true => services.living_channels.deleted_since(&services.database.primary, held).await?,
@@ -109,11 +111,10 @@ async fn take_found(
     let mut refused = RefusedValues::new();
     let mut points = Vec::with_capacity(values.len());
     let mut has_all = true;
-    for &(index, value) in values {
+    for &(index, time, value) in values {
         match &found[value.series] {
             Ok(channel) if deleted.is_empty() || !deleted.contains(&channel.id) => {
-                let time = micros(value.time.unwrap_or(stamp));
-                points.push(Point { channel: channel.number, time, value: value.value });
+                points.push(Point { channel: channel.number, time: micros(time), value: value.value });
             }
             Ok(_) | Err(NotTaken::Unseen) => has_all = false,
             Err(not_taken) => drop(refused.insert(index, not_taken.reason())),

@@ -72,7 +72,7 @@ impl Attempt<'_> {
         let failure = match done {
             Ok(()) | Err(Stop::Lost) => return Ok(()),
             Err(Stop::Failed(failure)) => failure,
-            Err(Stop::Hindered(error)) if self.held.is_over(&self.context.clock) => {
+            Err(Stop::Hindered(error)) if self.held.note_hindrance(&self.context.clock) => {
                 failure("hindered", format!("it could not go on for an hour: {error}"))
             }
             // The attempts follow each other ever more slowly: each may fetch a bundle.
@@ -80,7 +80,7 @@ impl Attempt<'_> {
         };
         match self.lead_back(tried, kept) {
             Ok(()) => self.fail(failure).await,
-            Err(error) if self.held.is_over(&self.context.clock) => {
+            Err(error) if self.held.note_hindrance(&self.context.clock) => {
                 let code = failure.code.clone();
                 let message =
                     format!("{failure}; and the link cannot lead back: {error}", failure = failure.message);
@@ -216,7 +216,11 @@ impl Attempt<'_> {
     }
 
     async fn record(&self, what: &str, command: FirmwareCommand) -> Result<(), Stop> {
-        if self.send(what, &command).await? { Ok(()) } else { Err(Stop::Lost) }
+        if !self.send(what, &command).await? {
+            return Err(Stop::Lost);
+        }
+        self.held.note_progress();
+        Ok(())
     }
 
     /// Returns false if the claim was lost.

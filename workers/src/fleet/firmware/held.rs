@@ -1,6 +1,6 @@
 use std::{
     sync::{
-        OnceLock,
+        Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -16,14 +16,14 @@ const HINDERED_AT_MOST: Duration = Duration::from_secs(3600);
 #[derive(Debug)]
 pub(super) struct Held {
     pub(super) claim: Uuid,
-    /// When it was first hindered, on the monotonic clock.
-    hindered: OnceLock<Duration>,
+    /// Since when it is hindered, on the monotonic clock.
+    hindered: Mutex<Option<Duration>>,
     is_hook_done: AtomicBool,
 }
 
 impl Held {
     pub(super) fn new(clock: &Clock) -> Self {
-        Self { claim: clock.new_id(), hindered: OnceLock::new(), is_hook_done: AtomicBool::new(false) }
+        Self { claim: clock.new_id(), hindered: Mutex::default(), is_hook_done: AtomicBool::new(false) }
     }
 
     /// The hook has succeeded. All that is left is to record it.
@@ -35,9 +35,16 @@ impl Held {
         self.is_hook_done.load(Ordering::Relaxed)
     }
 
-    /// Whether an attempt that is hindered now is given up: not after the hook, which has brought the machine to the version.
-    pub(super) fn is_over(&self, clock: &Clock) -> bool {
-        let since = *self.hindered.get_or_init(|| clock.monotonic());
+    /// Notes that the attempt has gone on.
+    pub(super) fn note_progress(&self) {
+        *self.hindered.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Notes that the attempt is hindered, and returns whether it is given up: not after the hook, which has brought the machine
+    /// to the version.
+    pub(super) fn note_hindrance(&self, clock: &Clock) -> bool {
+        let mut hindered = self.hindered.lock().unwrap_or_else(PoisonError::into_inner);
+        let since = *hindered.get_or_insert_with(|| clock.monotonic());
         !self.is_hook_done() && clock.monotonic().saturating_sub(since) >= HINDERED_AT_MOST
     }
 }
@@ -53,12 +60,16 @@ mod tests {
         let clock = Clock::manual(DateTime::UNIX_EPOCH);
         let held = Held::new(&clock);
         clock.advance(TimeDelta::hours(2));
-        assert!(!held.is_over(&clock), "it was fetched for two hours, and is hindered since now");
+        assert!(!held.note_hindrance(&clock), "it was fetched for two hours, and is hindered since now");
         clock.advance(TimeDelta::seconds(3599));
-        assert!(!held.is_over(&clock));
+        assert!(!held.note_hindrance(&clock));
         clock.advance(TimeDelta::seconds(1));
-        assert!(held.is_over(&clock));
+        assert!(held.note_hindrance(&clock));
+        held.note_progress();
+        assert!(!held.note_hindrance(&clock), "it has gone on");
+        clock.advance(TimeDelta::hours(1));
+        assert!(held.note_hindrance(&clock));
         held.note_hook();
-        assert!(!held.is_over(&clock));
+        assert!(!held.note_hindrance(&clock));
     }
 }
